@@ -47,7 +47,7 @@ static void folds(const bench_run *run, const void *argument, double *values) {
     thread_pool *pool;
     if (thread_pool_create(scene->threads, &pool) != MR_OK) bench_fail("thread pool: %s", mr_last_error());
     reduction reduction = {.kind = scene->kind, .workers = scene->workers};
-    once(&reduction, tensors, scene->tensors, pool); /* warm */
+    once(&reduction, tensors, scene->tensors, pool); /* warm-up */
     double spent = 0, count = 0;
     while (spent < run->seconds * 1e9 || count < 3) {
         spent += once(&reduction, tensors, scene->tensors, pool);

@@ -1,5 +1,6 @@
-/* bare_ring.h — minimal ring between two processes: slots of eight bytes, a head, a tail, both ends spin for ever. It
- * has no sizes, no sleeping and no checks: it is the reference that shows the overhead of our ring. */
+/* bare_ring.h — minimal ring between two processes: slots of eight bytes, a head and a tail; both ends spin for ever.
+ * The ring has no sizes, no sleeping and no checks: it is the reference that shows the overhead of the rings of
+ * net/shm. */
 #pragma once
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,7 +13,7 @@ typedef struct bare_ring { /* zeroed shared memory */
     _Alignas(128) uint64_t slots[BARE_SLOTS];
 } bare_ring;
 
-typedef struct bare_end { /* this side's own count, and the last known count of the other side */
+typedef struct bare_end { /* count of this side, and last known count of the other side */
     uint64_t mine, other;
 } bare_end;
 
@@ -32,6 +33,6 @@ static inline uint64_t bare_take(bare_ring *ring, bare_end *end) {
 #include "bench/bench.h"
 
 bench_fn bare_one_way_fn;    /* no argument; values: p50, p99 of 8 bytes one way in µs, on two CPUs */
-bench_fn bare_round_trip_fn; /* the same there and back */
+bench_fn bare_round_trip_fn; /* values: the same for a round trip */
 bench_fn bare_bytes_fn;      /* the same, with a copy in and out of `*argument` (a size_t) bytes on the way there */
 bench_fn bare_rate_fn;       /* values: M messages/s, sent without waiting for answers */

@@ -113,7 +113,7 @@ pid_t bench_child(bench_child_fn *fn, void *argument) {
     if (pid < 0) bench_fail("fork: %s", strerror(errno));
     if (pid > 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* the parent died before the line above */
+    if (getppid() != parent) _exit(1); /* the parent died before prctl was called */
     fn(argument);
     fflush(NULL);
     _exit(0);
@@ -210,13 +210,13 @@ static bool measure_once(bench *b, bench_fn *fn, const void *argument) {
         fflush(NULL);
         _exit(0);
     }
-    setpgid(pid, pid); /* parent and child both call it: the first call counts */
+    setpgid(pid, pid); /* parent and child both call setpgid: the first call takes effect */
     bool in_time = wait_bounded(pid, b->options.timeout_s);
     if (!in_time) {
         fprintf(stderr, "  measurement failed: not done after %.0f s\n", b->options.timeout_s);
         kill(pid, SIGKILL);
     }
-    /* The process is not reaped yet, so the group's number is still its own: kill all remaining processes of the
+    /* The process is not reaped yet, so the number of its group is not reused: kill all remaining processes of the
      * measurement. */
     siginfo_t info;
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}

@@ -80,7 +80,7 @@ typedef enum bench_place { BENCH_FREE, BENCH_TWO_CPUS, BENCH_ONE_CPU } bench_pla
 void bench_pin(bench_place place, unsigned side); /* pins this thread to the CPU of side 0 or 1 */
 unsigned bench_cpu_count(void);                   /* number of CPUs this process may use */
 
-/* Forks a process of the measurement. It dies with the measuring process; _exit(0) when fn returns. */
+/* Forks a process of the measurement. The process dies with the measuring process, and exits with 0 when fn returns. */
 typedef void bench_child_fn(void *argument);
 pid_t bench_child(bench_child_fn *fn, void *argument);
 
@@ -88,7 +88,7 @@ pid_t bench_child(bench_child_fn *fn, void *argument);
  * address, say). */
 typedef void bench_server_fn(void *argument, int ready_fd);
 pid_t bench_server(bench_server_fn *fn, void *argument, void *said, size_t size);
-void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends the awaited bytes */
+void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends the expected bytes */
 
 void bench_join(pid_t pid); /* waits for the child; if the child failed, the measurement fails */
 void bench_end(pid_t pid);  /* kills the child and waits for its end: for servers that never return */
@@ -140,7 +140,7 @@ typedef struct bench_outcome { /* a row after its measurement */
 
 size_t bench_count(const bench *b);
 const bench_outcome *bench_at(const bench *b, size_t index);
-bool bench_holds(const bench_outcome *row); /* its bar is met; true if it has none; false if it failed */
+bool bench_holds(const bench_outcome *row); /* the row meets its bar or has none; false if it failed */
 
 /* Called with each row as soon as it is measured. */
 typedef void bench_report_fn(void *context, const bench_outcome *row);

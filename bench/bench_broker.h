@@ -8,4 +8,4 @@ typedef struct bench_broker {
 } bench_broker;
 
 void bench_broker_start(bench_broker *broker); /* returns when it can be joined */
-void bench_broker_stop(bench_broker *broker);  /* and removes its folder */
+void bench_broker_stop(bench_broker *broker);  /* also removes the broker's folder */

@@ -22,7 +22,7 @@ static const char *bar_sign(bench_bar bar) {
 
 static bool bar_is_ratio(bench_bar bar) { return bar.kind == BENCH_RATIO_AT_LEAST || bar.kind == BENCH_RATIO_AT_MOST; }
 
-/* "ratio >= 0.8", "value <= 12"; "" where there is none. */
+/* "ratio >= 0.8", "value <= 12"; "" without a bar. */
 static const char *bar_text(char *text, size_t size, bench_bar bar) {
     text[0] = 0;
     if (bar.kind != BENCH_NO_BAR)

@@ -7,7 +7,7 @@
 
 void bench_report_machine(FILE *out);                           /* one line: the machine and the build */
 void bench_report_row(FILE *out, const bench_outcome *row);     /* one line of the table */
-void bench_report_suite(FILE *out, const char *name);           /* its heading */
+void bench_report_suite(FILE *out, const char *name);           /* heading of a suite */
 void bench_report_summary(FILE *out, const bench *b);           /* one line: number of rows, and of missed bars */
 void bench_report_names(FILE *out, const bench *b);             /* suite and row, one per line */
 MR_MUST mr_status bench_report_json(FILE *out, const bench *b); /* a list of rows; MR_IO if not all could be written */

@@ -71,7 +71,7 @@ static void frame_rows(bench *b) {
             1);
 }
 
-/* ---- The checksum of a body beside a copy of it. */
+/* ---- The checksum of a body, compared with a copy of the body. */
 
 typedef struct body {
     size_t size;

@@ -87,8 +87,8 @@ typedef struct load {
     int warm, count; /* duration of one turn */
 } load;
 
-/* Nanoseconds per call. The worker of the other driver has slept meanwhile: the first calls wake ours and are not
- * counted. */
+/* Nanoseconds per call. The worker of this driver slept during the turn of the other driver: the first calls wake it
+ * and are not counted. */
 static double turn(program *program, const load *load) {
     load->run(program, load->warm);
     int64_t before_ns = clock_ns();
@@ -96,8 +96,8 @@ static double turn(program *program, const load *load) {
     return (double)(clock_ns() - before_ns) / load->count;
 }
 
-/* The median of the ratios of one pair. A pair keeps its accidental properties (CPU, cache lines): their effect is
- * several times the measured difference, and only another pair averages it out. */
+/* The median of the ratios of one pair of drivers. A pair keeps its accidental properties (CPU, cache lines): their
+ * effect is several times the measured difference, and only measurements of other pairs average it out. */
 static double ratio_of_pair(const load *load, bool seen_first, double seconds) {
     program *seen = bench_memory(sizeof *seen), *unseen = bench_memory(sizeof *unseen);
     if (seen_first) program_open(seen, "2048");

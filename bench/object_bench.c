@@ -54,7 +54,7 @@ static void put(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size, count = 0;
     mr_context *mr = start(2 * size + 64 * MB);
     uint8_t *data = source(size);
-    for (int i = 0; i < 3; i++) put_once(mr, data, size); /* warm */
+    for (int i = 0; i < 3; i++) put_once(mr, data, size); /* warm-up */
     int64_t begun = clock_ns(), end = begun + (int64_t)(run->seconds * 1e9), now;
     do {
         put_once(mr, data, size);
@@ -117,7 +117,7 @@ static void there_and_back(const bench_run *run, const void *argument, double *v
     mr_shutdown(mr);
 }
 
-/* The same number of bytes by memcpy, twice. */
+/* Copies the same number of bytes twice with memcpy. */
 static void two_copies(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
     limit_memcpy_fn(run, argument, values);

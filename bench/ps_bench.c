@@ -34,7 +34,7 @@ static void start(ps_bench_cluster *cluster, const work *work, const mr_ps_table
 
 static const mr_ps_table_options small_table = {.size = sizeof(mr_ps_table_options), .dim = SMALL};
 
-/* Computes for a while, with a side effect so that the compiler keeps it. */
+/* Computes for `us` microseconds, with a side effect so that the compiler keeps the loop. */
 static void pass_time(int64_t us) {
     for (int64_t until_ns = clock_ns() + us * 1000; clock_ns() < until_ns;) continue;
 }
@@ -306,8 +306,8 @@ static void dense_rows(bench *b, size_t megabytes) {
         &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_RATIO_AT_LEAST, 0.75}}, 1);
 }
 
-/* On one machine values travel through shared memory, so the limit is a copy. The bars of pushes, 22, 17 and 13 GB/s,
- * were set on a machine that copies 31, 26 and 26 GB/s. */
+/* On one machine values are passed through shared memory, so the limit is a copy. The bars of pushes, 22, 17 and 13
+ * GB/s, were set on a machine that copies 31, 26 and 26 GB/s. */
 static void seen_rows(bench *b, size_t megabytes, double bar) {
     work exported = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .exported = true};
     work own = {.wire = LIMIT_UNIX, .bytes = megabytes << 20};

@@ -125,7 +125,7 @@ void ps_bench_cluster_start_apart(ps_bench_cluster *cluster, const ps_bench_clus
 }
 
 void ps_bench_cluster_stop(ps_bench_cluster *cluster) {
-    leave(cluster); /* no-op without this process as a rank */
+    leave(cluster); /* no-op if this process is no rank */
     for (uint32_t i = 0; i < cluster->options.ranks; i++)
         if (cluster->ranks[i] != 0) bench_join(cluster->ranks[i]);
     for (uint32_t i = 0; i < cluster->options.servers; i++) kill(cluster->server[i], SIGTERM);

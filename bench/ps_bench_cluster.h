@@ -21,7 +21,7 @@ enum { PS_BENCH_CLUSTER_SLOTS = 16, PS_BENCH_CLUSTER_SERVERS_MAX = 4, PS_BENCH_C
 typedef struct ps_bench_cluster ps_bench_cluster;
 typedef void ps_bench_cluster_rank_fn(ps_bench_cluster *cluster, uint32_t rank, void *argument);
 
-typedef struct ps_bench_cluster_options { /* a field that is 0 means one, or the first */
+typedef struct ps_bench_cluster_options { /* 0 in a field means one, or the first */
     limit_wire wire;                      /* LIMIT_TCP; LIMIT_UNIX: through shared memory */
     mr_ps_consistency consistency;
     uint32_t servers, ranks, copies, slots; /* slots: PS_BENCH_CLUSTER_SLOTS */
@@ -45,9 +45,9 @@ void ps_bench_cluster_must(mr_status status, const char *what); /* a failure end
 /* Starts all processes. On return this process is rank 0, with the table open and a step begun. */
 void ps_bench_cluster_start(ps_bench_cluster *cluster, const ps_bench_cluster_options *options,
                             const mr_ps_table_options *table);
-void ps_bench_cluster_stop(ps_bench_cluster *cluster); /* waits for the other ranks first */
+void ps_bench_cluster_stop(ps_bench_cluster *cluster); /* waits for the other ranks before it stops them */
 
-/* Without rank 0: all ranks are children, so this process has no threads and may start and kill servers. */
+/* Starts all processes, with all ranks as children: this process has no threads and may start and kill servers. */
 void ps_bench_cluster_start_apart(ps_bench_cluster *cluster, const ps_bench_cluster_options *options,
                                   const mr_ps_table_options *table);
 void ps_bench_cluster_start_server(ps_bench_cluster *cluster, uint32_t number); /* returns when the server listens */

@@ -121,7 +121,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     values[1] = spent / count;
 }
 
-/* The same work on the table itself. */
+/* Measures the same work on the table alone. */
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
     const sparse_table_options options = {.dtype = MR_F32, .dim = scene->dim};
@@ -141,7 +141,7 @@ static void bare(const bench_run *run, const void *argument, double *values) {
         for (uint64_t i = 0; i < FILL; i++) some[i] = key_of(at + i);
         must(sparse_table_touch(table, some, FILL, 0, rows, NULL));
     }
-    for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* see settle */
+    for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* as in settle */
         draw(scene, keys, &rng);
         must(sparse_table_touch(table, keys, scene->keys, 0, rows, NULL));
     }

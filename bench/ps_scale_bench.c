@@ -17,7 +17,7 @@ enum { KEY_DIM = 16, VALUE_ROWS = 20000, ROWS_QUICK = 100000, SETTLE_US = 200000
 #define ROWS_MAX     UINT64_C(100000000)
 #define ROW_OVERHEAD 32 /* estimated bytes of a row beside its values */
 
-/* Values of a measurement. */
+/* Indices of the values of a measurement. */
 enum { PULL_KEYS, PUSH_KEYS, PULL_BYTES, PUSH_BYTES, OVERHEAD };
 
 typedef struct scene {

@@ -109,7 +109,7 @@ typedef struct index_line { /* cache line of the index with the numbers of four 
     uint64_t numbers[4], rest[4];
 } index_line;
 
-/* On huge pages, as tables are. */
+/* Allocates memory on huge pages, as tables do. */
 static void *memory_of(size_t size) {
     void *memory = NULL;
     if (huge_pages_take(size, &memory) != MR_OK) failed("memory");
@@ -119,7 +119,7 @@ static void *memory_of(size_t size) {
 
 static index_line *index_of(uint64_t rows) {
     index_line *index = memory_of((rows / 4 + 1) * sizeof *index);
-    for (uint64_t i = 0; i < rows; i++) index[i / 4].numbers[i % 4] = key_of(i) % rows; /* each once */
+    for (uint64_t i = 0; i < rows; i++) index[i / 4].numbers[i % 4] = key_of(i) % rows; /* each row once */
     return index;
 }
 

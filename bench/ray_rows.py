@@ -1,4 +1,4 @@
-"""ray_rows.py — the rows of Ray's microbenchmark and of its single-node limits, under Ray's names, and rows of our own.
+"""ray_rows.py — the rows of Ray's microbenchmark and of its single-node limits, under Ray's names, and further rows.
 
 A row is a function whose argument is the measured module, `ray` or `miniray`: both have the same names, so both run the
 same lines. The function returns a Figure. Arguments of a row's decorator: `ray`, the value that Ray 2.57 reports on a

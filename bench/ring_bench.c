@@ -159,8 +159,8 @@ static void crowd_caller(void *argument) {
     bench_samples_fini(&samples);
 }
 
-/* All pairs at once; values: mean over the pairs of p50 and p99 one way (µs), and round trips per second of all pairs
- * together. */
+/* Runs all pairs at once. Values: mean over the pairs of p50 and p99 one way (µs), and round trips per second of all
+ * pairs together. */
 static void crowd(const bench_run *run, const void *argument, double *values) {
     const trip *trip = argument;
     enum { PAIRS_MAX = 16 };

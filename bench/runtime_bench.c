@@ -19,7 +19,7 @@ MR_METHOD(BenchEcho, nothing) { return MR_OK; }
 void runtime_bench_serve(void) {
     mr_context *mr;
     if (getenv("MINIRAY_BOOT") == NULL) return;
-    if (mr_init(NULL, &mr) != MR_OK) exit(1); /* in a worker it serves until the node ends */
+    if (mr_init(NULL, &mr) != MR_OK) exit(1); /* in a worker mr_init serves until the node ends */
 }
 
 static mr_context *start(int workers) {
@@ -68,14 +68,14 @@ static void subject_open(subject *subject, const load *load) {
     *subject = (struct subject){
         .mr = start(load->workers), .is_actor = load->is_actor, .argument = argument, .bytes = load->bytes};
     if (load->is_actor) must(mr_new_actor(subject->mr, "BenchEcho", &subject->actor));
-    for (int i = 0; i < 2000; i++) { /* warm */
+    for (int i = 0; i < 2000; i++) { /* warm-up */
         mr_ref ref;
         submit(subject, &ref);
         finish(subject, ref);
     }
 }
 
-/* Batches of sixteen, as for the bare ring: so the cost of the clock is negligible. */
+/* Measures batches of sixteen, as for the bare ring, so that the cost of the clock is negligible. */
 static void one_by_one(const bench_run *run, const void *argument, double *values) {
     subject subject;
     subject_open(&subject, argument);
@@ -115,7 +115,7 @@ static void pipelined(const bench_run *run, const void *argument, double *values
     mr_shutdown(subject.mr);
 }
 
-/* Four drivers, each with a node and a worker of its own: their total rate. */
+/* Four drivers, each with a node and a worker: total rate of all. */
 static void programs_at_once(const bench_run *run, const void *argument, double *values) {
     enum { PROGRAMS = 4 };
     int fds[2];
@@ -145,14 +145,14 @@ static double resident_bytes(void) {
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Submitted at once, then waited for one after the other; and the memory of each waiting call. */
+/* Submits all calls at once and waits for one after the other; also measures the memory of each waiting call. */
 static void queued(const bench_run *run, const void *argument, double *values) {
     const int count = run->quick ? 100 * 1000 : 1000 * 1000;
     mr_context *mr = start(2);
     subject subject = {.mr = mr};
     mr_ref *refs = calloc((size_t)count, sizeof *refs);
     if (refs == NULL) bench_fail("no memory");
-    for (int i = 0; i < count; i++) refs[i].word[0] = 1; /* its pages are not counted */
+    for (int i = 0; i < count; i++) refs[i].word[0] = 1; /* touches the pages, which are then not counted */
     int64_t before_ns = clock_ns();
     for (int i = 0; i < count; i++) submit(&subject, &refs[i]);
     for (int i = 0; i < count; i++) finish(&subject, refs[i]);

@@ -148,8 +148,8 @@ static void rate(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)count * 1e3 / (double)(clock_ns() - start);
 }
 
-/* Bodies of one size, one after the other: copied into the ring by the sender, and out of it to their target by the
- * receiver. */
+/* Sends bodies of one size, one after the other: the sender copies them into the ring, and the receiver copies them out
+ * of it to their target. */
 static void stream(const bench_run *run, const void *argument, double *values) {
     size_t size = ((const limit_copy *)argument)->size;
     scene scene;

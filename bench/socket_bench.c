@@ -1,5 +1,5 @@
 /* socket_bench.c — the socket transport compared with raw sockets: the same bytes and the same two processes; the
- * reference uses blocking calls, ours adds frames, event loop and heartbeats.
+ * reference uses blocking calls, the transport adds frames, event loop and heartbeats.
  *
  * In each measurement a child sends (or echoes) and the measuring process receives (or asks). The child is forked
  * before anything is opened and receives the address through a pipe. */
@@ -167,7 +167,7 @@ static void stream_small(const bench_run *run, const void *argument, double *val
     values[0] = receive(argument, run->seconds) / 1e6;
 }
 
-/* Rate of raw sockets for the same bytes when the sender writes as many bytes at once as our transport does. */
+/* Rate of raw sockets for the same bytes when the sender writes as many bytes at once as the socket transport does. */
 static void raw_small(const bench_run *run, const void *argument, double *values) {
     const flow *flow = argument;
     limit_flow raw = {.wire = flow->wire, .size = 65536, .place = BENCH_TWO_CPUS};

@@ -70,7 +70,7 @@ static void put(const bench_run *run, const void *argument, double *values) {
     visitor *visitor = &scene.visitor;
     uint8_t *from = bench_memory(size);
     memset(from, 7, size);
-    for (int i = 0; i < 3; i++) store_client_drop(visitor->store, make(visitor, from, size)); /* warm */
+    for (int i = 0; i < 3; i++) store_client_drop(visitor->store, make(visitor, from, size)); /* warm-up */
     uint64_t count = 0;
     int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9), now;
     do {
@@ -159,7 +159,7 @@ typedef struct getter {
     uint64_t size;
 } getter;
 
-/* Polls the transport now and then: sleeping there would measure the timer, because a change of the word rings no
+/* Polls the transport at intervals: sleeping there would measure the timer, because a change of the word rings no
  * doorbell. */
 static void wait_word(visitor *visitor, _Atomic uint64_t *word, uint64_t value) {
     for (unsigned spins = 1; atomic_load_explicit(word, memory_order_acquire) < value; spins++) {

@@ -36,7 +36,7 @@ typedef struct visitor {
 /* Joins and opens a store; waits until it is open. MR_CLOSED, MR_PEER_DIED, … on failure. */
 MR_MUST mr_status visitor_open(visitor *visitor, const char *broker, const char *name);
 void visitor_close(visitor *visitor);
-void visitor_drive(visitor *visitor, int64_t timeout_us); /* once */
+void visitor_drive(visitor *visitor, int64_t timeout_us); /* runs one turn */
 
 /* As the store's functions, but they wait on MR_BUSY until the store server is gone. */
 MR_MUST mr_status visitor_create(visitor *visitor, uint64_t size, store_client_object **out, void **data);

@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo) and Open MPI, in the same run.
 
-Each round makes one sync of each kind, so that all see the same state of the machine. Rows are medians, with the quartiles
-of ours in brackets; a ratio is the median of the ratios of the rounds, because noise in a round affects both sides. Ours is
-all of `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass aggregates them,
-four workers copy the result in; "shared" is the same with models in shared memory (`miniray.ps.share`), without copies.
-Theirs is the equivalent user code: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and
-python3-mpi4py, if installed) also "flat", the Allreduce of a flat array alone. A short sync also has the time "in a row",
-of many syncs without a pause: in a round each sync finds sleeping processes and caches that others have used meanwhile.
+Each round makes one sync of each kind, so that all kinds run in the same state of the machine. Rows are medians, with the
+quartiles of Miniray in brackets; a ratio is the median of the ratios of the rounds, because noise in a round affects both
+sides. Miniray's time is all of `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one
+pass aggregates them, four workers copy the result in; "shared" is the same with models in shared memory
+(`miniray.ps.share`), without copies. The peers run the equivalent user code: flatten, all_reduce, divide, unflatten; with
+Open MPI (Debian's openmpi-bin and python3-mpi4py, if installed) also "flat", the Allreduce of a flat array alone. A short
+sync also has the time "in a row", of many syncs without a pause: in a round each sync finds sleeping processes and caches
+that others have used meanwhile.
 "limit" is the time that this machine's memory takes for the bytes that a sync has to move, from memcpy with a thread for
 each CPU in the same rounds. Run after `. build/env`, with Debian's torch.
 """

@@ -1,4 +1,4 @@
-/* actors.c — a bank account that lives in a process of its own, keeps its state, and is found by name. */
+/* actors.c — a bank account as an actor: a process of its own that keeps its state and is found by name. */
 #include <miniray/runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ MR_METHOD(Account, pay) {
     return mr_return(call, mr_int(self->balance));
 }
 
-/* A task in another process finds the account by its name. */
+/* A task, in another process, that finds the account by its name. */
 MR_TASK(shop) {
     mr_context *mr = mr_call_context(call);
     mr_actor account;
@@ -51,7 +51,7 @@ static mr_status run(mr_context *mr) {
             printf("%lld left\n", (long long)left);
             mr_value_release(&value);
         } else {
-            printf("%s\n", mr_last_error()); /* the account's words, by way of the shop */
+            printf("%s\n", mr_last_error()); /* the error of the account, as the task `shop` returned it */
         }
         mr_release(mr, ref);
     }

@@ -2,9 +2,9 @@
 
     python examples/digits.py
 
-Each worker has a part of the images and its own copy of the model; after every epoch the parameter server makes one
-model of theirs. Halfway one of them is killed with SIGKILL. The trainer makes it again, with the weights of the last
-sync, and has it repeat what was lost; so at the end there are the same bits as in a training that nobody disturbed.
+Each worker has a shard of the images and its own copy of the model; after every epoch the parameter server averages the
+models. Halfway one worker is killed with SIGKILL. The trainer replaces it by a worker with the weights of the last sync,
+which repeats the lost work; so the final model has the same bits as in a training without the kill.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class DigitsTrainer(DataParallelTrainer):
 
 
 def train(workers, epochs, **options):
-    """(the weights at the end, seconds it took, seconds of what)"""
+    """Returns (final weights, seconds of the training, seconds of each step)."""
     began = time.monotonic()
     with DigitsTrainer(workers, **options) as trainer:
         weights = trainer.train(epochs=epochs)

@@ -1,5 +1,5 @@
-/* parameter_server.c — a sharded parameter server as an application: two servers keep half of the parameters each, two
- * workers pull them and push gradients, the program looks on.
+/* parameter_server.c — a sharded parameter server as an application: each of two servers keeps half of the parameters,
+ * two workers pull them and push gradients, and the driver prints them.
  *
  *     cc parameter_server.c $(pkg-config --cflags --libs miniray) -o parameter_server && ./parameter_server */
 #include <miniray/runtime.h>
@@ -23,7 +23,7 @@ MR_METHOD(ParameterServer, update_params) {
     return MR_OK;
 }
 
-/* All servers are asked before any is waited for. */
+/* Sends the calls to all servers before it waits for the first result. */
 static mr_status pull(mr_context *mr, const mr_actor *servers, float *params) {
     mr_ref refs[SERVERS];
     mr_value value;
@@ -46,7 +46,7 @@ MR_TASK(worker) {
     for (int i = 0; i < SERVERS; i++) MR_TRY(mr_arg_actor(call, i, &servers[i]));
     for (int step = 0; step < 100; step++) {
         MR_TRY(pull(mr, servers, params));
-        usleep(20 * 1000); /* where a model would compute the gradient */
+        usleep(20 * 1000); /* a model would compute the gradient here */
         for (int i = 0; i < SERVERS; i++)
             MR_TRY(mr_call_actor(mr, servers[i], "update_params", NULL, mr_vector(gradient + i * SHARD, SHARD)));
     }
@@ -72,6 +72,6 @@ int main(void) {
     if (mr_init(NULL, &mr) != MR_OK) return fprintf(stderr, "%s\n", mr_last_error()), 1;
     mr_status status = watch(mr);
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    mr_shutdown(mr); /* the workers are not done: they end with it */
+    mr_shutdown(mr); /* ends the workers, which still run */
     return status != MR_OK;
 }

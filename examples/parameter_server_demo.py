@@ -3,10 +3,10 @@
     python examples/parameter_server_demo.py
 
 Four workers train a classifier of handwritten digits, each on its own images: the first has a tenth of them, the last
-has four tenths. After every epoch the server makes one model of their four. Then the same once more, but the last
-worker has the wrong labels: what it learns is nonsense, and strategies differ in how much of it they believe.
+has four tenths. After every epoch the server aggregates the four models. In a second run the last worker has wrong
+labels, and strategies differ in the effect of its model on the result.
 
-The last strategy of the table is not built in: it is written below, in five lines.
+The last strategy of the table is a custom one, defined below in five lines.
 """
 
 import argparse
@@ -27,7 +27,7 @@ OPTIONS = {"momentum": {"momentum": 0.5}, "trimmed_mean": {"trim": 0.25}}  # of 
 
 
 class MiddleStrategy(SyncStrategy):
-    """The mean of the smallest and the largest: any class with `aggregate` will do."""
+    """The mean of the smallest and the largest value. Any class with `aggregate` is a strategy."""
 
     def aggregate(self, weight_lists):
         return [(np.minimum.reduce(same) + np.maximum.reduce(same)) / 2 for same in zip(*weight_lists)]
@@ -58,7 +58,7 @@ class TrainingWorker:
 
 
 def accuracy_with(strategy, options, epochs, is_wrong):
-    """Trains with one strategy; (the accuracy of the global model on the test images, the server's statistics)"""
+    """Trains with one strategy; returns (accuracy of the global model on the test images, statistics of the server)."""
     ps = create_parameter_server(strategy, **options)
     workers = [TrainingWorker.remote(i, is_wrong and i == 3) for i in range(len(SHARES))]
     if strategy == "weighted":
@@ -67,7 +67,7 @@ def accuracy_with(strategy, options, epochs, is_wrong):
     for _ in range(epochs):
         for worker in workers:
             worker.train_epoch.remote()
-        ps.sync_from_workers.remote(workers)  # nobody waits here: the calls of one caller keep their order
+        ps.sync_from_workers.remote(workers)  # no wait is needed: calls of one caller keep their order
     model = Classifier()
     model.weights = miniray.get(ps.pull_weights.remote())
     return model.accuracy(digits.load()[1]), miniray.get(ps.get_stats.remote())

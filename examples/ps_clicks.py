@@ -2,9 +2,9 @@
 
     python examples/ps_clicks.py [--plot losses.svg]
 
-A view of an advertisement has a few features out of very many (who saw it, where, which one, and pairs of these); most
-say nothing. FTRL with an L1 penalty keeps the weights of those at zero. Workers may be two steps apart (SSP), so that a
-slow one holds nobody up.
+A view of an advertisement has a few of very many features (user, page, advertisement, and pairs of these); most features
+have no influence. FTRL with an L1 penalty keeps their weights at zero. Workers may be two steps apart (SSP), so that
+a slow worker delays the others less.
 """
 
 import argparse
@@ -20,8 +20,8 @@ PAIRS = [(0, 2), (1, 2)]
 
 
 def views(chance, count):
-    """(keys of their features, whether they were clicked)"""
-    ids = (chance.random((count, 3)) ** 3 * SIZES).astype(np.uint64)  # some are seen much more often than others
+    """Returns (keys of the features of the views, whether the views were clicked)."""
+    ids = (chance.random((count, 3)) ** 3 * SIZES).astype(np.uint64)  # some occur much more often than others
     features = [ids[:, column] + np.uint64(column << 40) for column in range(3)]
     features += [features[a] * np.uint64(1000003) + features[b] for a, b in PAIRS]
     taste = np.where(ids[:, 1] % 3 == ids[:, 2] % 3, 2.0, -2.0) + (ids[:, 2] % 5 == 0)

@@ -1,6 +1,7 @@
-/* ps_factors.c — who likes what: a matrix of ratings becomes the product of two thin ones. Every user and every item
- * has a row of four numbers on the servers; two workers pull the rows that they need and push gradients. Halfway one of
- * the two servers is killed: the other one has a copy of every row, and the numbers come out the same.
+/* ps_factors.c — matrix factorization: a matrix of ratings becomes the product of two thin matrices. Every user and
+ * every item has a row of four numbers on the servers; two workers pull the rows that they need and push gradients.
+ * Halfway one of the two servers is killed: the other one has a replica of every row, and the result has the same
+ * numbers.
  *
  *     cc ps_factors.c $(pkg-config --cflags --libs miniray) -lm -o ps_factors && ./ps_factors */
 #include <dirent.h>
@@ -16,13 +17,13 @@
 
 enum { USERS = 60, ITEMS = 40, FACTORS = 4, WORKERS = 2, SERVERS = 2, STEPS = 120 };
 enum { MINE = USERS / WORKERS, ROWS = MINE + ITEMS };
-#define FIRST_ITEM  (UINT64_C(1) << 32) /* users and items share a table: their keys lie apart */
+#define FIRST_ITEM  (UINT64_C(1) << 32) /* users and items share a table, with separate ranges of keys */
 #define PATIENCE_US INT64_C(30000000)
 
 static char folder[64], address[80];
 static pid_t server[SERVERS];
 
-/* ---- Ratings: what people think follows from four tastes. Every fourth one is kept for the test. */
+/* ---- Ratings: synthetic, from four tastes of each user and item. Every fourth rating is kept for the test. */
 
 static float taste(int who, int k) { return sinf((float)(who * 7 + k * 13 + 1)); }
 
@@ -71,7 +72,7 @@ static void report(const row *rows, int rank, uint64_t step) {
            (double)sqrtf(sum / (float)count));
 }
 
-/* A step; MR_STALE: mr_ps_begin says which one comes next. */
+/* Executes one step. MR_STALE: the step is void, and mr_ps_begin returns the step to continue with. */
 static mr_status play(mr_ps *ps, mr_ps_table *table, const uint64_t *keys, int rank, uint64_t step) {
     row rows[ROWS], gradient[ROWS];
     mr_ps_ticket ticket;
@@ -103,7 +104,7 @@ static mr_status work(int rank) {
     return status;
 }
 
-/* ---- All roles, each a process. */
+/* ---- The roles, one process each. */
 
 static mr_status schedule(int number) {
     return mr_ps_run_scheduler(&MR_OPTIONS(mr_ps_scheduler_options, .listen = address, .checkpoint_dir = folder,
@@ -141,7 +142,7 @@ int main(void) {
     pid_t scheduler = start(schedule, 0);
     for (int i = 0; i < SERVERS; i++) server[i] = start(serve, i);
     for (int i = 0; i < WORKERS; i++) worker[i] = start(work, i);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all: the others end, and this one cleans up */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all processes: the others end, and this one cleans up */
     for (int i = 0; i < WORKERS; i++) failed |= waitpid(worker[i], &code, 0) < 0 || code != 0;
     kill(server[0], SIGTERM);
     kill(scheduler, SIGTERM);

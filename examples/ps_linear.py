@@ -2,8 +2,8 @@
 
     python examples/ps_linear.py [--plot losses.svg]
 
-Four workers have a quarter of the points each. In every step each of them pulls the weights, pushes its gradient, and
-the servers make one update of their mean: what gradient descent on one machine would do with all the points.
+Four workers have a quarter of the points each. In every step each worker pulls the weights and pushes its gradient, and
+the servers apply the mean of the gradients: the result is that of gradient descent with all points on one machine.
 """
 
 import argparse
@@ -18,7 +18,7 @@ TRUTH = np.array([3.0, -2.0, 0.5], np.float32)
 
 
 def points(rank):
-    """x, and y of a line and of two classes beside it."""
+    """Returns x, the y of a line, and the y of two classes on both sides of it."""
     chance = np.random.default_rng(0)
     x = chance.normal(size=(POINTS, 3)).astype(np.float32)
     y = x @ TRUTH

@@ -2,9 +2,9 @@
 
     python examples/ps_matrix.py [--plot losses.svg]
 
-Ratings are sums over a few hidden tastes. Workers go over their ratings in batches: they pull the rows of the users and
-items in a batch, and push the gradients of these alone. The rows begin with small random numbers, which the servers
-draw from the key. All do a step together (BSP), so that every run gives the same numbers.
+Ratings are sums over a few hidden tastes. Workers process their ratings in batches: they pull the rows of the users and
+items in a batch, and push the gradients of these rows only. The servers initialize a row with small random numbers that
+depend on its key. All workers do each step together (BSP), so every run gives the same numbers.
 """
 
 import argparse
@@ -34,10 +34,10 @@ def train(ps, rank):
         table = connection.table("tastes", **options)
         for step in connection.steps(EPOCHS * batches):
             batch = slice(step % batches * BATCH, (step % batches + 1) * BATCH)
-            keys = np.stack([users[batch], USERS + items[batch]])  # an item's key is beyond the users'
+            keys = np.stack([users[batch], USERS + items[batch]])  # keys of items follow those of users
             user, item = table.pull(keys)
             error = ((user * item).sum(1) - rating[batch])[:, None]
-            table.push(keys, np.stack([error * item, error * user]))  # a key that is there twice: added up
+            table.push(keys, np.stack([error * item, error * user]))  # gradients of a repeated key are added up
             losses[step // batches] += (error**2).mean() / batches
     return losses
 

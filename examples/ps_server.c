@@ -1,6 +1,5 @@
-/* ps_server.c — a server program: a parameter server whose servers have an optimizer of their own, and answer questions
- * about it. The optimizer trusts a value more the more often it was pushed to: the first push counts once, the second
- * one twice, and so on.
+/* ps_server.c — a server program: its servers have a custom optimizer and answer questions about it. The optimizer
+ * weights the first push to a value once, the second push twice, and so on.
  *
  *     cc ps_server.c $(pkg-config --cflags --libs miniray) -o ps_server && ./ps_server */
 #include <dirent.h>
@@ -16,7 +15,7 @@ enum { HOW_MANY = 1, PUSHES = 3 };
 
 static char folder[64], address[80];
 
-/* ---- The server: a function of what it is given, so that all copies have the same bits. */
+/* ---- The server. The optimizer is a function of its arguments, so that all replicas have the same bits. */
 
 static void trusting(void *context, const mr_ps_update *update) {
     float *times = update->state[0];
@@ -27,10 +26,10 @@ static void trusting(void *context, const mr_ps_update *update) {
     *(int *)context += 1;
 }
 
-/* What a handler knows is this process's own: it is not on other copies, and dies with it. */
+/* The counter of a handler belongs to this process: other replicas do not have it, and it is lost with the process. */
 static void say_how_many(void *context, mr_ps_message *message) {
     int updates = *(int *)context;
-    mr_status reported = mr_ps_message_metric_set(message, "updates", updates); /* `miniray ps status` shows it */
+    mr_status reported = mr_ps_message_metric_set(message, "updates", updates); /* shown by `miniray ps status` */
     if (mr_ps_respond(message, updates, NULL, 0) != MR_OK || reported != MR_OK)
         fprintf(stderr, "%s\n", mr_last_error());
 }
@@ -75,7 +74,7 @@ static mr_status work(void) {
     return MR_OK;
 }
 
-/* ---- All roles, each a process. */
+/* ---- The roles, one process each. */
 
 static pid_t start(mr_status (*role)(void)) {
     pid_t pid = fork();
@@ -100,7 +99,7 @@ int main(void) {
     if (mkdtemp(folder) == NULL) return perror(folder), 1;
     snprintf(address, sizeof address, "unix:%s/s", folder);
     pid_t scheduler = start(schedule), server = start(serve), worker = start(work);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all: the others end, and this one cleans up */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all processes: the others end, and this one cleans up */
     failed = waitpid(worker, &code, 0) < 0 || code != 0;
     kill(server, SIGTERM);
     kill(scheduler, SIGTERM);

@@ -3,7 +3,7 @@
     python examples/ps_words.py [--text FILE…] [--plot losses.svg]
 
 Skip-gram with negative sampling, over the licenses that every Debian system has in /usr/share/common-licenses. A word's
-key is a hash of its letters, so nobody needs a list of all words; a row is made when it is pushed to first.
+key is a hash of its letters, so no list of all words is needed; the first push to a key creates its row.
 """
 
 import argparse
@@ -21,7 +21,7 @@ LICENSES = "/usr/share/common-licenses/*-*"
 
 
 def read(paths):
-    """The words of all the texts, as they come."""
+    """Returns the words of all texts, in order."""
     words = []
     for path in sorted(paths):
         with open(path, encoding="utf-8", errors="replace") as file:

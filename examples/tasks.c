@@ -1,4 +1,4 @@
-/* tasks.c — a program that runs its own functions in other processes: squares, and their sum as a tree of futures. */
+/* tasks.c — a driver that runs its functions in other processes: squares, and their sum as a tree of futures. */
 #include <miniray/runtime.h>
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ static mr_status run(mr_context *mr) {
     int64_t sum;
 
     for (int i = 0; i < COUNT; i++) MR_TRY(mr_call_task(mr, "square", &refs[i], mr_int(i)));
-    for (int width = COUNT / 2; width > 0; width /= 2) /* nothing has been waited for yet: futures are arguments */
+    for (int width = COUNT / 2; width > 0; width /= 2) /* futures are arguments, so this loop does not wait */
         for (int i = 0; i < width; i++) {
             mr_ref pair;
             MR_TRY(mr_call_task(mr, "add", &pair, mr_future(refs[2 * i]), mr_future(refs[2 * i + 1])));
@@ -46,7 +46,7 @@ static mr_status run(mr_context *mr) {
     mr_release(mr, refs[0]);
 
     MR_TRY(mr_call_task(mr, "divide", &broken, mr_int(1), mr_int(0)));
-    if (mr_get(mr, broken, MR_FOREVER, &value) == MR_TASK_FAILED) /* errors are values: they come with the result */
+    if (mr_get(mr, broken, MR_FOREVER, &value) == MR_TASK_FAILED) /* a failed task gives its error as the result */
         printf("as it should be: %s\n", mr_last_error());
     mr_release(mr, broken);
     return MR_OK;

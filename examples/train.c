@@ -1,5 +1,5 @@
-/* train.c — learns to read handwritten digits: four workers train a small network, each on its part of the images, and
- * make their weights one after every epoch.
+/* train.c — handwritten digits: four workers train a small network, each on its shard of the images, and average their
+ * weights after every epoch.
  *
  *     cc train.c $(pkg-config --cflags --libs miniray) -lm -o train && ./train data/digits.txt */
 #include <math.h>
@@ -12,7 +12,8 @@
 enum { PIXELS = 64, HIDDEN = 32, DIGITS = 10, IMAGES_MAX = 2000, WORKERS = 4, EPOCHS = 30 };
 #define RATE 0.05f
 
-/* ---- Images: a line each, the label and 64 pixels from 0 to g (data/README.md). Every seventh is for the test. */
+/* ---- Images: one line each, with the label and 64 pixels from 0 to g (data/README.md). Every seventh image is for the
+ * test. */
 
 typedef struct image {
     float pixel[PIXELS + 1]; /* the last one is always 1, for the bias */
@@ -45,7 +46,7 @@ typedef struct network {
     float output[DIGITS][HIDDEN + 1];
 } network;
 
-typedef struct thought { /* what it makes of an image */
+typedef struct thought { /* activations of the network for an image */
     float hidden[HIDDEN + 1], digit[DIGITS];
 } thought;
 
@@ -162,7 +163,7 @@ MR_METHOD(Reader, set_weights) {
     return take_weights(&self->network, &weights);
 }
 
-/* ---- The program. */
+/* ---- The driver. */
 
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int number) { interrupted = 1; }
@@ -196,7 +197,7 @@ static mr_status train(mr_context *mr, mr_trainer *trainer, const char *path) {
         mr_value result, loss;
         double number;
         mr_status status = mr_trainer_epoch(trainer, epoch, true, &result);
-        if (status == MR_CANCELLED) break; /* Ctrl-C: what was trained is tested */
+        if (status == MR_CANCELLED) break; /* Ctrl-C: training ends, and the model is tested */
         if (status != MR_OK) return status;
         MR_TRY(mr_value_field(&result, "loss", &loss));
         MR_TRY(mr_value_float(&loss, &number));

@@ -3,7 +3,7 @@
     python examples/train_framework_demo.py
     python examples/train_framework_demo.py --dataset cifar10 --path ~/cifar-10-batches-py
 
-The model is NumPy's (ml/classifier.py); one in torch looks the same from here.
+The model uses NumPy (ml/classifier.py); a torch model has the same interface.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ClassificationWorker = miniray.remote(classifier.ClassifierWorker)
 
 
 class ClassificationTrainer(DataParallelTrainer):
-    """Data in parallel: each worker has a part of the images, and every few epochs their models become one."""
+    """Data parallel: each worker has a shard of the images, and every few epochs their models are averaged."""
 
     def __init__(self, num_workers=4, lr=0.3, **options):
         super().__init__(num_workers=num_workers, sync_interval=2, **options)
@@ -36,7 +36,7 @@ class ClassificationTrainer(DataParallelTrainer):
 
 
 class PopulationTrainer(BaseTrainer):
-    """An epoch of its own: all workers have all images but learning rates of their own, and all go on from the best."""
+    """A custom epoch: all workers have all images but different learning rates, and continue from the best weights."""
 
     def create_worker(self, worker_id, **kwargs):
         return ClassificationWorker.remote(worker_id, lr=0.05 * 2**worker_id)
@@ -49,7 +49,7 @@ class PopulationTrainer(BaseTrainer):
         best = min(range(len(results)), key=lambda i: results[i]["loss"])
         weights = self.workers[best].get_weights.remote()
         for worker in self.workers:
-            worker.set_weights.remote(weights)  # a future: the weights never come here
+            worker.set_weights.remote(weights)  # a future: the weights are never sent to this process
         return {**results[best], "best": best}
 
     def on_train_end(self, history, **kwargs):

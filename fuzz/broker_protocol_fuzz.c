@@ -1,7 +1,7 @@
-/* broker_protocol_fuzz.c — packets between a broker and its guests, as broker_wire_decode sees them.
+/* broker_protocol_fuzz.c — packets between a broker and its clients, for broker_wire_decode.
  *
- * Random bytes seldom have the right first eight, so they are tried as they are and once more with version, kind and
- * size as they should have been. */
+ * Random bytes rarely begin with a valid head of eight bytes, so each input is tried as it is, and again with a valid
+ * version, kind and size. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -11,7 +11,7 @@
 
 static bool ends(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
 
-/* What whoever uses a decoded message relies on. */
+/* Asserts the properties of a decoded message on which its users rely. */
 static void check(const broker_wire *message) {
     cause why;
     switch (message->head.kind) {
@@ -46,7 +46,7 @@ static void try(const uint8_t *data, size_t size) {
         MR_ASSERT(message.head.size == size && memcmp(&message, data, size) == 0);
         check(&message);
     }
-    MR_ASSERT(taken <= 1); /* a kind goes one way only */
+    MR_ASSERT(taken <= 1); /* each kind has one direction */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

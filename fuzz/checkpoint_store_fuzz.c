@@ -1,4 +1,4 @@
-/* checkpoint_store_fuzz.c — the manifest of a checkpoint store, whatever happened to it. */
+/* checkpoint_store_fuzz.c — the manifest of a checkpoint store as arbitrary bytes. */
 #include "fuzz/fix_checksum.h"
 #include "ps/checkpoint_store.h"
 

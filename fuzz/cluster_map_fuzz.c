@@ -1,5 +1,5 @@
-/* cluster_map_fuzz.c — cluster maps that the metadata store or another process may send. What is read is written back
- * as the same bytes. */
+/* cluster_map_fuzz.c — cluster maps from the metadata store or another process. A map that decodes is encoded to the
+ * same bytes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* codec_fuzz.c — a message of any codec, and one that was compressed: what they say is checked before it is believed.
- * The first two bytes are the number of values that are expected, or choose the press. */
+/* codec_fuzz.c — messages of gradient codecs and compressed messages: the decoders check every length before they use
+ * it. The first two bytes are the number of expected values; the first one also selects the compressor. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 
 static void decode(span message, size_t count) {
     float *values = xcalloc(count + 1, sizeof *values);
-    float *exact = values + 1; /* what is beside it is seen by the sanitizer only at its end */
+    float *exact = values + 1; /* the allocation ends with the last value, so the sanitizer detects a write beyond it */
     if (codec_decode(message, exact, count) == MR_OK) {
         const codec none = {.id = CODEC_NONE};
         size_t size, bound = codec_bound(&none, count);

@@ -1,7 +1,8 @@
-/* config_fuzz.c — lines that a user or a launcher wrote: `MINIRAY_NAME=value` is the environment, all else the program.
+/* config_fuzz.c — lines of a user or a launcher: `MINIRAY_NAME=value` is an environment variable, any other line is a
+ * setting of the program.
  *
- * Whatever they are, loading ends with a config whose every value is allowed and is read back from its own text, or
- * with an error that says something. */
+ * Loading ends with a config in which every value is allowed and is parsed back from its own text, or with an error and
+ * its text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static void check_value(const config_option *option, const config_value *value) 
     MR_ASSERT(!has_range || (value->number >= option->least && value->number <= option->most));
 }
 
-/* One line as the value of each kind of option there can be. */
+/* Parses one line as the value of each kind of option. */
 static void try_values(const char *text) {
     static const config_option kinds[] = {
         {.kind = CONFIG_INT, .least = 3, .most = 1000000},

@@ -1,5 +1,5 @@
-/* consumer_group_fuzz.c — consumer groups that the metadata store or a group leader may send, and what a member may say
- * to a group leader. A consumer group that is read is written back as the same bytes. */
+/* consumer_group_fuzz.c — consumer groups from the metadata store or a group leader, and messages of a member to a
+ * group leader. A consumer group that decodes is encoded to the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     writer writer = writer_of(again, size);
     consumer_group_encode(&group, &writer);
     MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
-    consumer_group_deal(&group); /* whatever it says, it can be dealt out */
+    consumer_group_deal(&group); /* any decoded group must have an assignment of its shards */
     free(again);
     consumer_group_fini(&group);
     return 0;

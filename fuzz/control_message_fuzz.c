@@ -1,6 +1,5 @@
-/* control_message_fuzz.c — bytes that another process of the cluster may send. What is read is written back as the same
- * bytes.
- */
+/* control_message_fuzz.c — control messages from another process. A message that decodes is encoded to the same
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
 

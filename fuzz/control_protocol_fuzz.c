@@ -1,6 +1,6 @@
-/* control_protocol_fuzz.c — what processes of a parameter server may say to each other beside the protocol, and what
- * the scheduler has written down of barriers. The first byte says which of them the others are. What is read is written
- * back as the same bytes. */
+/* control_protocol_fuzz.c — payloads of control messages between processes of a parameter server, and the barriers that
+ * the scheduler stores. The first byte selects the decoder. A payload that decodes and has an encoder is encoded to the
+ * same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +63,7 @@ static void try_barriers(span bytes) {
     for (uint32_t i = 0; i < 3; i++) barrier_server_resume(&server, i, 5, 1);
     mr_status status = MR_BUSY;
     for (uint32_t i = 0; i < 3; i++) status = barrier_server_come(&server, i, "b", false, UINT64_MAX, &opens);
-    MR_ASSERT(status == MR_OK); /* all three have come */
+    MR_ASSERT(status == MR_OK); /* all three ranks are at the barrier */
     barrier_server_fini(&server);
 }
 

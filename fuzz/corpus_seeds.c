@@ -1,6 +1,7 @@
-/* corpus_seeds.c — makes corpora (corpus_writer.h): frames, values, the broker's messages and steps of a shm pipe here,
- * those of the parameter server in corpus_seeds_ps.c. `build/tests/corpus-seeds fuzz/corpus` writes them; with --check
- * it says whether they are as it would make them, so that a change of the format cannot turn them into noise unseen. */
+/* corpus_seeds.c — writes corpora (corpus_writer.h): frames, values, messages of the broker and steps of a shm pipe;
+ * corpus_seeds_ps.c has those of the parameter server. `build/tests/corpus-seeds fuzz/corpus` writes the files. With
+ * --check it compares the files with the seeds that it would write, so that a change of a format cannot make the
+ * corpora useless unnoticed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +131,7 @@ static void seed_values(corpus_writer *writer) {
     seed(writer, "value", "nothing", "", 0);
 }
 
-/* ---- What a broker and its guests say. */
+/* ---- Messages between a broker and its clients. */
 
 static void seed_message(corpus_writer *writer, const char *name, const broker_wire *message) {
     seed(writer, "broker_protocol", name, message, message->head.size);
@@ -204,7 +205,7 @@ static void seed_broker(corpus_writer *writer) {
     seed(writer, "broker_protocol", "nothing", "", 0);
 }
 
-/* ---- Shm pipes: steps, see shm_pipe_fuzz.c. */
+/* ---- Shm pipes: the steps of shm_pipe_fuzz.c. */
 
 static void seed_pipes(corpus_writer *writer) {
     static const char grows[] = "\0\0\xff\xff"

@@ -1,5 +1,5 @@
-/* corpus_seeds_ps.c — seeds of what the key-value parameter server reads: payloads and states of slots, files of slots,
- * the catalog, what the scheduler tells of tables. */
+/* corpus_seeds_ps.c — seeds for the decoders of the key-value parameter server: payloads, slot states, slot snapshot
+ * files, the table catalog, and control messages about tables. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #include "tests/support/payload_builder.h"
 #include "tests/support/snapshot_fixture.h"
 
-/* Behind a byte that says which. */
+/* Writes a seed after a byte that selects the decoder. */
 static void seed_choice(corpus_writer *writer, const char *kind, const char *name, uint8_t choice, span bytes) {
     uint8_t *all = xmalloc(bytes.size + 1);
     all[0] = choice;
@@ -27,14 +27,14 @@ static void seed_choice(corpus_writer *writer, const char *kind, const char *nam
     free(all);
 }
 
-/* ---- The engine: the tables are those that engine_fuzz.c defines. */
+/* ---- The engine, with the tables that engine_fuzz.c defines. */
 
 enum { APPLIED, SUMMED, READ };
 
 static const uint64_t keys[] = {3, 9, 1000000007};
 static const float values[] = {1, -2, 3, 4, -5, 6, 7, 8};
 
-/* A payload, applied and in a sum. The writer is empty then. */
+/* Writes two seeds: the payload is applied alone, and as a sum. Empties the payload writer. */
 static void seed_payload(corpus_writer *corpus_writer, const char *name, payload_writer *writer) {
     char summed[64];
     snprintf(summed, sizeof summed, "sum_%s", name);
@@ -50,7 +50,7 @@ static payload_room add(payload_writer *writer, payload_head head, size_t bytes)
     return room;
 }
 
-/* Rows of table 1 in a codec's message. */
+/* Adds rows of table 1, encoded by a codec. */
 static void add_coded(payload_writer *writer, const char *text) {
     codec codec;
     size_t size = 0;
@@ -104,7 +104,8 @@ static void seed_pushes(corpus_writer *corpus_writer) {
     seed_payload(corpus_writer, "drop", &writer);
 }
 
-/* One section with its body pressed, but not made smaller: the bytes of libraries differ between their versions. */
+/* Writes one section with a body in the format for compressed bodies, but stored: the bytes of compression libraries
+ * differ between their versions. */
 static void seed_pressed(corpus_writer *writer, span plain) {
     compressor *compressor;
     mr_status status = compressor_open(COMPRESSOR_STORED, &compressor);
@@ -151,7 +152,7 @@ static void seed_queries(corpus_writer *corpus_writer) {
     seed_payload(corpus_writer, "queries", &writer);
 }
 
-/* A slot's state, with the version before and without: of the tables of snapshot_fixture.h. */
+/* Writes the state of a slot, with and without the previous version, of the tables of snapshot_fixture.h. */
 static void seed_states(corpus_writer *writer) {
     for (int keeps = 0; keeps < 2; keeps++) {
         shared_bytes *shard = snapshot_fixture_shard_of_tables(keeps != 0);
@@ -164,7 +165,7 @@ static void seed_states(corpus_writer *writer) {
     }
 }
 
-/* ---- Files of slots. */
+/* ---- Slot snapshot files. */
 
 static void seed_file(corpus_writer *writer, const char *name, shared_bytes *shard, const table_catalog *names) {
     buffer file;
@@ -189,7 +190,7 @@ static void seed_files(corpus_writer *writer) {
     table_catalog_fini(&names);
 }
 
-/* ---- Tables, and what is told of them. */
+/* ---- Tables, and messages about them. */
 
 static void seed_catalog(corpus_writer *corpus_writer, const char *name, const table_catalog *catalog) {
     size_t size = table_catalog_size(catalog);
@@ -211,7 +212,7 @@ static void seed_catalogs(corpus_writer *writer) {
     table_catalog_fini(&names);
 }
 
-/* The numbers are those of the targets within control_protocol_fuzz.c. */
+/* The numbers are the indices of the decoders in control_protocol_fuzz.c. */
 static void seed_page(corpus_writer *corpus_writer) {
     mr_ps_table_state table = {.name = "rows",
                                .dtype = MR_F32,
@@ -246,7 +247,7 @@ static void seed_page(corpus_writer *corpus_writer) {
     dataset_spec_fini(&spec);
 }
 
-/* Two workers: one has claimed and goes on, the other has left. */
+/* Writes a group of two workers: one has claims, the other has left. */
 static void seed_group(corpus_writer *corpus_writer) {
     consumer_group group = {.number = 20};
     uint8_t bytes[1024];

@@ -1,5 +1,5 @@
-/* dense_table_fuzz.c — a piece of a dense block: what is taken comes out again byte by byte. The first byte chooses the
- * block. */
+/* dense_table_fuzz.c — encoded items of a dense block: items that are accepted are encoded to the same bytes. The first
+ * byte selects the block. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

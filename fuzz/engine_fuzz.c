@@ -1,5 +1,5 @@
-/* engine_fuzz.c — payloads and states of a slot from anywhere: what is applied keeps copies alike, in a sum or alone;
- * what is read is written with as many bytes. The first byte chooses. */
+/* engine_fuzz.c — arbitrary bytes as payloads and as states of a slot: a payload that is applied, alone or as a sum,
+ * leaves two replicas equal; a state that is read is written with as many bytes. The first byte selects the test. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -44,7 +44,7 @@ static void apply(void *engine, span payload) {
     engine_ops.destroy(copy);
 }
 
-/* With norms as they are, and with noise in their place. */
+/* Measures and applies the sum with its own norms and with noise as norms. A measurement must not change the state. */
 static void measure(void *engine, span sum, span noise) {
     void *copy = engine_ops.create(NULL, 0, true);
     shared_bytes *state = bytes_of(engine), *part = engine_ops.measure(engine, sum, (span){0}, 9);

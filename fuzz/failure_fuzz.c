@@ -1,4 +1,5 @@
-/* failure_fuzz.c — a failure as it comes from another process: refused, or a chain that can be told and sent on. */
+/* failure_fuzz.c — a failure from another process: it is refused, or its chain of causes can be printed and encoded
+ * again. */
 #include <stdlib.h>
 #include <string.h>
 

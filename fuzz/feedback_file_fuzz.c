@@ -1,5 +1,6 @@
-/* feedback_file_fuzz.c — the file of a rank from anywhere: what is read is of that rank and step, and is written again
- * with the same bytes. Behind a record's head its checksum would stop all else, so pieces are read without one, too. */
+/* feedback_file_fuzz.c — the feedback file of a rank as arbitrary bytes: a refused file leaves no feedback. The
+ * checksum of a record would stop most inputs, so residuals are also read without it; residuals that are read are
+ * written and read again with the same bytes. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

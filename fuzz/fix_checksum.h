@@ -1,7 +1,7 @@
-/* fix_checksum.h — for targets that read a file which ends with the XXH3 of all bytes before.
+/* fix_checksum.h — for targets whose file ends with the XXH3 of all bytes before it.
  *
- * Random bytes do not come past the checksum. So they are tried as they are, and once more with the checksum that they
- * should have had; as the only file of a disk that can only be read. */
+ * Random bytes fail the checksum, so each input is tried as it is, and again with the correct checksum. The input is
+ * the only file of a read-only disk. */
 #pragma once
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static inline mr_status fix_checksum_size(void *self, const char *file, uint64_t
     return MR_OK;
 }
 
-/* so nothing is replaced */
+/* refuses, so that no file is replaced */
 static inline mr_status fix_checksum_remove(void *self, const char *file) { return MR_DENIED; }
 
 static inline void fix_checksum_try(const char *name, const uint8_t *data, size_t size, void (*try)(disk disk)) {

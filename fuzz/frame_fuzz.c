@@ -1,7 +1,6 @@
-/* frame_fuzz.c — bytes of a stream, as frame_decode sees them.
+/* frame_fuzz.c — bytes of a stream, for frame_decode.
  *
- * Random bytes do not come past the checksum. So they are tried as they are, and once more with the checksum that they
- * should have had. */
+ * Random bytes fail the checksum, so each input is tried as it is, and again with the correct checksum. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 
 static const frame_limits limits = {.head_max = 4096, .body_max = 1 << 20, .plain = true};
 
-/* Fewer bytes say the same, or that more are needed. */
+/* A prefix decodes, has the same error as the whole input, or needs more bytes. */
 static void try_prefixes(const uint8_t *data, size_t size, mr_status whole) {
     static const size_t steps[] = {0, 1, 4, 5, 8, FRAME_HEADER_SIZE - 1, FRAME_HEADER_SIZE, FRAME_HEADER_SIZE + 1};
     for (size_t i = 0; i < sizeof steps / sizeof *steps && steps[i] < size; i++) {

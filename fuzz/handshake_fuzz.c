@@ -1,5 +1,5 @@
-/* handshake_fuzz.c — bytes that say that they are the head of a HELLO or a BYE (the first byte says which). What is
- * read is written back as the same bytes, and its texts can be printed. */
+/* handshake_fuzz.c — the head of a HELLO or a BYE as arbitrary bytes; the first byte selects which. A HELLO that
+ * decodes is encoded to the same bytes, and the texts of both can be printed. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -1,6 +1,5 @@
-/* membership_view_fuzz.c — bytes that say that they are a view. What is read is written back as the same bytes, and is
- * in order.
- */
+/* membership_view_fuzz.c — membership views as arbitrary bytes. A view that decodes is encoded to the same bytes, its
+ * members are found by id, and its leader has the lowest incarnation. */
 #include <stdlib.h>
 #include <string.h>
 

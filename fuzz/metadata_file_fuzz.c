@@ -1,5 +1,5 @@
-/* metadata_file_fuzz.c — a keeper's file, whatever happened to it: the bytes as a whole file of format 3 or 4, and as
- * the newest copy in a file of format 4, with its checksums. */
+/* metadata_file_fuzz.c — the file of the metadata store: the input as a whole file of format 3 or 4, and as the newest
+ * copy in a file of format 4, with correct checksums. */
 #include "base/format.h"
 #include "cluster/metadata_db.h"
 #include "cluster/metadata_file.h"

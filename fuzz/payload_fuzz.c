@@ -1,5 +1,5 @@
-/* payload_fuzz.c — a payload, and the definitions in it: every length that it claims is checked before it is believed,
- * and a definition that is read is written with the same bytes. */
+/* payload_fuzz.c — payloads, and the table schemas in them: the reader checks every length before it uses it, and a
+ * schema that decodes is encoded to the same bytes. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -7,7 +7,7 @@
 #include "kv/payload/payload.h"
 #include "kv/payload/table_schema.h"
 
-/* Touches all that a section points at. */
+/* Reads all bytes that a section points to. */
 static uint64_t touch(const payload_section *section) {
     uint64_t sum = 0;
     for (uint32_t i = 0; section->keys != NULL && i < section->count; i++) sum += section->keys[i];
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (payload_align(span_of(data, size), &scratch, &bytes) != MR_OK) return 0;
     payload_reader reader = payload_open(bytes);
     payload_section section;
-    volatile uint64_t sum = 0; /* so that what was read has to be read */
+    volatile uint64_t sum = 0; /* keeps the compiler from removing the reads */
     while (payload_next(&reader, &section)) {
         sum += touch(&section);
         if (section.op == PAYLOAD_DEFINE) define(section.values);

@@ -9,7 +9,7 @@
 
 static int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
-/* In memory of exactly its size, so that a sanitizer sees a step beside it. */
+/* Copies the file to memory of exactly its size, so that a sanitizer detects accesses beyond it. */
 static int replay(replay_fn *input, const char *folder, const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -27,7 +27,7 @@ static int replay(replay_fn *input, const char *folder, const char *name) {
     int code = got == size ? input(data, size) : 1;
     free(data);
     printf("%s - %s, %zu bytes\n", code == 0 ? "ok" : "not ok", name, size);
-    fflush(stdout); /* a target that ends the program ends it after the name of the last file that it survived */
+    fflush(stdout); /* after an abort the output ends with the last input that passed */
     return code;
 }
 

@@ -1,5 +1,5 @@
-/* replay.h — every fuzz target over the files of its corpus, as plain tests: `replay TARGET FOLDER`. The table of
- * targets is written by tools/test-programs. */
+/* replay.h — runs the fuzz targets on the files of their corpora, as plain tests: `replay TARGET FOLDER`.
+ * tools/test-programs writes the table of targets. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@
 typedef int replay_fn(const uint8_t *data, size_t size);
 
 typedef struct replay_target {
-    const char *name; /* NULL behind the last */
+    const char *name; /* NULL: end of the table */
     replay_fn *input;
 } replay_target;
 

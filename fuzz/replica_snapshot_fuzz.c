@@ -1,5 +1,5 @@
-/* replica_snapshot_fuzz.c — the state of a slot as a checkpoint has it, for a table of other numbers of ranks and of
- * any consistency: a copy begins with all of it, or goes on asking. The first three bytes choose the table. */
+/* replica_snapshot_fuzz.c — the snapshot of a slot from a checkpoint: the replica serves the whole state, or stays in
+ * the phase LOADING. The first three bytes select the consistency, the number of ranks and the slot. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* resources_fuzz.c — amounts as bytes from another process and as text from a user: refused, or sorted, named and
- * bounded, and the same after both ways back. */
+/* resources_fuzz.c — amounts of resources, as bytes from another process and as text from a user: they are refused, or
+ * are sorted, named and bounded, and are the same after an encoding as bytes and as text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void comes_back(const resources *got) {
     MR_ASSERT(!writer.failed);
     reader reader = reader_of(bytes, writer_size(&writer));
     MR_ASSERT(resources_decode(&reader, &again) == MR_OK && resources_equal(got, &again));
-    again.group = again.bundle = 0; /* users write amounts, not groups */
+    again.group = again.bundle = 0; /* the text has amounts, but no group */
     resources_text(&again, text, sizeof text);
     for (char *at = text, *to = text; (*to = *at) != '\0'; at++) to += *at != ' ';
     MR_ASSERT(resources_parse(&parsed, text) == MR_OK && resources_equal(&again, &parsed));

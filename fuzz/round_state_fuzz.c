@@ -1,5 +1,5 @@
-/* round_state_fuzz.c — what a rank is shown of a ledger, and the terms of a round that contributions carry. What is
- * read is written back as the same bytes. */
+/* round_state_fuzz.c — the round state as ranks and joiners receive it, and the terms and the sum of a round. Bytes
+ * that decode are encoded again with the same size and content. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void read_round(span bytes, uint32_t rank_count) {
     MR_ASSERT(round_state_round_head(rank_count) + round.sum.size + norms == bytes.size);
 }
 
-/* The whole state, as a joiner is sent it. */
+/* Reads the whole state, as a joiner receives it. */
 static void read_pages(span bytes, uint32_t rank_count) {
     round_state_pages *pages = round_state_ops.create(NULL, 0, true);
     round_state_begin(&pages->now, rank_count, rank_count, 0, false);

@@ -1,8 +1,7 @@
-/* rpc_fuzz.c — a peer that sends whatever it likes, and a host that goes on working meanwhile.
+/* rpc_fuzz.c — a peer that sends arbitrary messages to a host that makes and answers calls meanwhile.
  *
- * The input is a list of steps: a byte that says which, and what it needs. Whatever comes, every call that was started
- * ends once, memory named for a body is written to only while its call is open, and the link is closed at most once by
- * us. */
+ * The input is a list of steps: a byte that selects the step, then its parameters. For every input, each started call
+ * ends once, memory for a body is written only while its call is open, and the host closes the link at most once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,10 +43,10 @@ typedef struct host {
     rpc_call_token tokens[TOKENS_MAX];
     size_t token_count;
     uint8_t request_body[BODY_MAX];
-    const uint8_t *arriving; /* where a body is being written to */
+    const uint8_t *arriving; /* target of the body that is arriving */
 } host;
 
-/* ---- A transport to nowhere. */
+/* ---- A transport that sends nothing. */
 
 static mr_status slot_reserve(void *self, link_id link, size_t size, uint8_t **out) {
     host *host = self;
@@ -147,7 +146,7 @@ static void deliver_with_body(host *host, span head, uint8_t how) {
     uint8_t *place = rpc_events.on_body(host->rpc, host->link, head, size);
     MR_ASSERT(place != NULL);
     host->arriving = place == BODY_DISCARD ? NULL : place;
-    if (how >= 128) { /* it takes a while */
+    if (how >= 128) { /* the body arrives later */
         host->clock.now_us += 50;
         rpc_tick(host->rpc, host->clock.now_us);
     }

@@ -1,5 +1,5 @@
-/* safetensors_fuzz.c — a file from anywhere: what is read points into it, covers its data, and is written and read
- * again with the same tensors and texts. */
+/* safetensors_fuzz.c — safetensors files as arbitrary bytes: a file that is read is written and read again with the
+ * same tensors and texts. */
 #include "base/safetensors.h"
 
 #include "base/assert.h"

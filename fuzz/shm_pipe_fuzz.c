@@ -1,8 +1,8 @@
-/* shm_pipe_fuzz.c — two sides of a shm pipe that use it as they should, while somebody writes what he likes into the
- * words that they share, and passes what he likes. Whatever that is: reads and writes move no more than was asked for,
- * or say that it cannot be; and without a lie the bytes come in order.
+/* shm_pipe_fuzz.c — two sides use a shm pipe correctly while a third party writes arbitrary values to the shared words
+ * and passes arbitrary files. A read or write then moves at most the requested bytes or fails with MR_CORRUPT; without
+ * such interference the bytes arrive in order.
  *
- * The input is a list of steps, each a byte and what belongs to it:
+ * The input is a list of steps, each a byte and its parameters:
  *
  *   0 side, n16   write 16 n bytes              5 side           rest
  *   1 side, n16   read 16 n bytes               6 side, n32, b   pass a file of n bytes, sealed if b is odd
@@ -25,7 +25,7 @@ enum { BUFFER = 1 << 20, WORDS = 4096 / 8, STEPS_MAX = 64 };
 typedef struct game {
     shm_pipe *sides[2];
     uint64_t *words;
-    uint64_t sent[2], got[2]; /* by that side; the bytes count */
+    uint64_t sent[2], got[2]; /* bytes sent and received by that side */
     bool lied, over;
     uint8_t *buffer;
 } game;
@@ -35,7 +35,7 @@ static uint8_t nth(uint64_t position) { return (uint8_t)(position * 7 + position
 static bool fine(game *game, mr_status status) {
     if (status == MR_OK) return true;
     MR_ASSERT(status == MR_CORRUPT && game->lied && mr_last_error()[0] != '\0');
-    game->over = true; /* the link would end */
+    game->over = true; /* a real link would be closed now */
     return false;
 }
 
@@ -70,7 +70,7 @@ static void offer(game *game, int side) {
     bool wake;
     if (!shm_pipe_may_offer(game->sides[side]) || shm_pipe_offer(game->sides[side], &fd) != MR_OK) return;
     mr_status status = shm_pipe_take(game->sides[1 - side], fd, &wake);
-    if (status == MR_CORRUPT) MR_ASSERT(mr_last_error()[0] != '\0'); /* it was answered before */
+    if (status == MR_CORRUPT) MR_ASSERT(mr_last_error()[0] != '\0'); /* the offer was answered before */
 }
 
 static void pass(game *game, int side, uint32_t size, bool sealed) {
@@ -83,7 +83,7 @@ static void pass(game *game, int side, uint32_t size, bool sealed) {
     mr_status status = shm_pipe_take(game->sides[side], fd, &wake);
     if (!sized || !sealed || size != LARGE_RING_CAPACITY) MR_ASSERT(status == MR_CORRUPT);
     MR_ASSERT(shm_pipe_large_rings(game->sides[side]) == before + (status == MR_OK));
-    if (status == MR_OK) game->lied = true; /* the other side did not make it */
+    if (status == MR_OK) game->lied = true; /* the other side did not create the file */
     close(fd);
 }
 

@@ -1,5 +1,5 @@
-/* slot_message_fuzz.c — batches that another process may send. What is read is written, and read again as the same
- * parts. */
+/* slot_message_fuzz.c — packets from another process. Messages that decode are encoded and decode to the same
+ * messages. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -1,4 +1,5 @@
-/* slot_norms_fuzz.c — what slots tell of lengths: what is read ascends, and is written back as it is read. */
+/* slot_norms_fuzz.c — the norms of a slot as arbitrary bytes: norms that decode are encoded and decode to the same
+ * norms, and are found by table and item. */
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
 #include "kv/engine/slot_norms.h"

@@ -1,5 +1,5 @@
-/* snapshot_file_fuzz.c — the file of a slot from anywhere, and the shard of a slot from anywhere: what comes out of a
- * file is a shard that has a file, and every shard comes back from its file byte for byte. */
+/* snapshot_file_fuzz.c — arbitrary bytes as a slot snapshot file and as a slot snapshot: a file that decodes gives a
+ * snapshot, and every snapshot is decoded from its file byte for byte. */
 #include "kv/checkpoint/snapshot_file.h"
 
 #include "base/assert.h"

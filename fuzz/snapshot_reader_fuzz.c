@@ -1,5 +1,5 @@
-/* snapshot_reader_fuzz.c — the file of a slot from anywhere: whoever looks at it is shown tables, rows, vectors, blocks
- * and shapes that lie in it, or is told that it is damaged. */
+/* snapshot_reader_fuzz.c — slot snapshot files as arbitrary bytes: the reader shows tables, rows, vectors, blocks and
+ * shapes that lie in the file, or reports that the file is damaged. */
 #include "kv/checkpoint/snapshot_reader.h"
 
 #include "base/assert.h"

@@ -1,5 +1,5 @@
-/* sparse_snapshot_fuzz.c — a piece of a sparse table: what is taken comes out again byte by byte, and what is not
- * leaves nothing. The first byte chooses the table. */
+/* sparse_snapshot_fuzz.c — encoded rows of a sparse table: rows that are accepted are encoded to the same bytes, and a
+ * refused input leaves the table empty. The first byte selects the table. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

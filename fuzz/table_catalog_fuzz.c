@@ -1,5 +1,5 @@
-/* table_catalog_fuzz.c — which tables there are, from anywhere: what is read is written with the same bytes, has names
- * and ids once, and definitions that make sense. */
+/* table_catalog_fuzz.c — the table catalog as arbitrary bytes: a catalog that decodes is encoded to the same bytes, and
+ * has unique names and ids and valid schemas. */
 #include "kv/control/table_catalog.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* value_fuzz.c — a payload, as value_open sees it. Its buffers lie in a region that is always the same.
+/* value_fuzz.c — the payload of a value, for value_open. Its out-of-line buffers lie in a constant region.
  *
- * What opens is read to the last byte, then written again, with other data out of line: both must read the same. What
- * we write has one form: written a second time it is the same bytes. At last the bytes change while the value is open:
- * whatever is read then, it is read inside the payload. */
+ * A value that opens is read to the last byte, then written twice, with different buffers out of line: all read the
+ * same. Written values have one form: written again, a value has the same bytes. Then the bytes change while the value
+ * is open: all reads stay inside the payload. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { REGION_SIZE = 1024, OUT_OF_LINE_MIN = 16 };
 
-/* A copy of exactly its size, aligned as a payload must be. */
+/* Copies to memory of exactly this size, aligned as a payload must be. */
 static uint8_t *copy_of(const uint8_t *data, size_t size) {
     void *copy = NULL;
     MR_ASSERT(posix_memalign(&copy, VALUE_ALIGN, size ? size : 1) == 0);
@@ -38,7 +38,7 @@ static void write_again(const mr_value *root, uint64_t digest, size_t out_of_lin
     exact_value_fini(&second);
 }
 
-/* Reads everything, whatever it is by now. */
+/* Reads everything in the value, whose bytes may have changed since it was opened. */
 static void wander(const mr_value *value, int depth) {
     mr_span bytes;
     mr_tensor tensor;
@@ -52,7 +52,7 @@ static void wander(const mr_value *value, int depth) {
         for (size_t i = 0; i < custom.data.size; i++) sum ^= ((const uint8_t *)custom.data.data)[i];
         if (mr_value_buffer(value, 0, &bytes) == MR_OK && bytes.size != 0) sum ^= *(const uint8_t *)bytes.data;
     }
-    __asm__ volatile("" : : "r"(sum)); /* the reads must happen */
+    __asm__ volatile("" : : "r"(sum)); /* keeps the compiler from removing the reads */
     if (depth > 4) return;
     size_t steps = 0;
     mr_iter iter = mr_value_iter(value);

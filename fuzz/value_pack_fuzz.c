@@ -1,5 +1,5 @@
-/* value_pack_fuzz.c — the values of one call, as they arrive: what passes the check is opened and read to the last
- * byte, and what opens is packed again from where it lies and reads the same. */
+/* value_pack_fuzz.c — value packs as arbitrary bytes: the values of a pack that passes the check are opened and read to
+ * the last byte, and values that open are packed again in place and read the same. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -38,7 +38,7 @@ static const char *const kind_names[] = {
 
 static bool has(const faults *faults, fault_kind kind) { return (faults->kinds & FAULT_BIT(kind)) != 0; }
 
-/* Log-uniform: every order of magnitude is equally likely. */
+/* Draws log-uniformly: every order of magnitude is equally likely. */
 static double draw_share(faults *faults, double low, double high) {
     int doublings = 0;
     for (double value = low; value * 2 <= high; value *= 2) doublings++;
@@ -132,7 +132,7 @@ static void uncut(void *context, uint64_t pair) {
                     sim_node_at(faults->sim, pair & UINT32_MAX), false);
 }
 
-/* Cuts one direction for a while; the end of all faults ends it too. */
+/* Cuts one direction for a while, at most until the end of all faults. */
 static void cut(faults *faults, sim_node *from, sim_node *to, int64_t for_us) {
     if (from == to) return;
     sim_network_cut(sim_get_network(faults->sim), from, to, true);
@@ -159,7 +159,7 @@ static void crash(faults *faults, sim_node *node, bool silent, bool for_good) {
     sim_node_crash(node, silent);
 }
 
-/* Pauses the node from now on. The pause and a present busy time overlap: the node is busy until the later end of the
+/* Pauses the node from now on. The pause and the current busy time overlap: the node is busy until the later end of the
  * two. */
 static void pause_node(faults *faults, sim_node *node, int64_t for_us) {
     int64_t more_us = sim_now_us(faults->sim) + for_us - sim_node_free_at_us(node);
@@ -196,7 +196,7 @@ static void strike(void *context, uint64_t kind) {
     sim_after(faults->sim, rng_between(&faults->rng, 1, 2 * faults->gap_us[kind]), strike, faults, kind);
 }
 
-/* Starts one node that is down at random intervals, for any cause of its end. */
+/* Starts one of the nodes that are down, at random intervals, whatever ended it. */
 static void nurse(void *context, uint64_t unused) {
     faults *faults = context;
     if (sim_now_us(faults->sim) >= faults->limits.until_us) return;

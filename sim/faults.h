@@ -11,8 +11,8 @@
 #include "sim/sim_network.h"
 
 #define FAULT_KINDS(X)                                                                  \
-    X(LOSS, "loss")             /* messages vanish */                                   \
-    X(DUPLICATE, "duplicate")   /* messages come twice */                               \
+    X(LOSS, "loss")             /* messages are lost */                                 \
+    X(DUPLICATE, "duplicate")   /* messages are delivered twice */                      \
     X(REORDER, "reorder")       /* messages are reordered */                            \
     X(SLOW, "slow")             /* some messages take seconds */                        \
     X(BUSY, "busy")             /* back-pressure */                                     \
@@ -25,7 +25,7 @@
     X(DISK_ERROR, "disk-error") /* writes, syncs and reads fail; crashes inside them */ \
     X(DISK_SLOW, "disk-slow")
 
-/* This long after until_us no fault has an effect: nodes are up, and each link is open or its ends know that it is
+/* This long after until_us no fault has an effect: all nodes are up, and each link is open or both ends know that it is
  * closed. */
 #define FAULTS_HEAL_US (LINK_OPEN_US + INT64_C(500000))
 

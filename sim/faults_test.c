@@ -92,7 +92,7 @@ static void limits_hold_and_all_heals(void **state) {
             bool is_dead = faults_dead(world.faults, node);
             dead_here += is_dead;
             assert_true(sim_node_up(node) != is_dead);
-            assert_int_equal(sim_node_free_at_us(node), sim_now_us(world.sim)); /* no pause is left */
+            assert_int_equal(sim_node_free_at_us(node), sim_now_us(world.sim)); /* no node is paused any more */
         }
         assert_true(dead_here <= 1);
         dead += dead_here;

@@ -54,7 +54,7 @@ static void set_done(search *search, size_t at, bool done) {
     if (search->history->requests[at].answered_us != LINEARIZABILITY_NEVER) search->open += done ? (size_t)-1 : 1;
 }
 
-/* Whether the request can happen now. *next: the version after it. */
+/* Whether the request may happen now. *next: the version after the request. */
 static bool makes_sense(const search *search, const linearizability_request *request, uint64_t version,
                         uint64_t *next) {
     bool answered = request->answered_us != LINEARIZABILITY_NEVER;
@@ -74,7 +74,7 @@ static bool was_tried(search *search, uint64_t version) {
     return map_put(&search->tried, key, search) != NULL;
 }
 
-/* `from`: every earlier request has happened, or never will. */
+/* Tries all orders of the requests that have not happened. All requests before `from` have happened, or never will. */
 static bool go_on(search *search, size_t from, uint64_t version) {
     const linearizability_request *requests = search->history->requests;
     size_t count = search->history->count;

@@ -41,6 +41,7 @@ size_t linearizability_ask(linearizability_history *history, linearizability_kin
                            int64_t now_us);
 void linearizability_answer(linearizability_history *history, size_t request, uint64_t version, int64_t now_us);
 
-/* `first`: the version before all requests. `forgets`: may a value at `version` begin anew at `next`? NULL: never. */
+/* `first`: the version before all requests. `forgets`: whether a value at `version` may begin anew at `next`; NULL:
+ * never. */
 typedef bool linearizability_forgets_fn(uint64_t version, uint64_t next);
 bool linearizability_check(const linearizability_history *history, uint64_t first, linearizability_forgets_fn *forgets);

@@ -46,7 +46,7 @@ static void one_after_the_other(void **state) {
 static void at_the_same_time(void **state) {
     assert_true(CHECK(swap(0, 10, 0), look(1, 2, 0), look(3, 4, 1)));
     assert_true(CHECK(swap(0, 10, 0), look(1, 9, 1), look(2, 8, 0)));
-    assert_false(CHECK(swap(0, 10, 0), look(1, 2, 1), look(3, 4, 0))); /* seen, and then gone */
+    assert_false(CHECK(swap(0, 10, 0), look(1, 2, 1), look(3, 4, 0))); /* shown, then gone */
     assert_true(CHECK(swap(0, 10, 0), swap(1, 10, 1), look(3, 10, 1)));
     assert_false(CHECK(swap(0, 10, 0), swap(1, 10, 0)));
     assert_false(CHECK(swap(0, 1, 0), swap(2, 10, 1), look(3, 10, 0))); /* an old version */
@@ -55,12 +55,12 @@ static void at_the_same_time(void **state) {
 static void an_unanswered_operation_may_have_taken_effect(void **state) {
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0)));
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 1)));
-    assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0), look(3, 4, 1))); /* late */
+    assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0), look(3, 4, 1))); /* takes effect late */
     assert_false(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 1), look(3, 4, 0)));
     assert_false(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 2)));
     assert_true(CHECK(look(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0)));
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), swap(1, 2, 0)));
-    assert_false(CHECK(look(0, 1, 0), look(2, 3, 1), swap(4, LINEARIZABILITY_NEVER, 0))); /* requested later */
+    assert_false(CHECK(look(0, 1, 0), look(2, 3, 1), swap(4, LINEARIZABILITY_NEVER, 0))); /* shown before its request */
 }
 
 /* Many concurrent requests, from a real sequence: each happens at one moment within its request and answer times. */
@@ -74,7 +74,7 @@ static size_t draw(rng *rng, linearizability_request *requests, size_t count) {
         if (kind >= 2) requests[i] = swap(asked_us, kind == 2 ? answered_us : LINEARIZABILITY_NEVER, version);
         version += kind >= 2;
     }
-    for (size_t i = 1; i < count; i++) /* in the order of the requests */
+    for (size_t i = 1; i < count; i++) /* sorts by the times of the requests */
         for (size_t k = i; k > 0 && requests[k].asked_us < requests[k - 1].asked_us; k--) {
             linearizability_request other = requests[k];
             requests[k] = requests[k - 1];
@@ -106,7 +106,7 @@ static void a_value_may_begin_anew(void **state) {
     linearizability_answer(&history, linearizability_ask(&history, LINEARIZABILITY_SWAP, 100, 4), 101, 5);
     assert_true(linearizability_check(&history, 0, by_hundreds));
     assert_false(linearizability_check(&history, 0, NULL));
-    /* a lost version does not come back */
+    /* a lost version is not shown again */
     linearizability_answer(&history, linearizability_ask(&history, LINEARIZABILITY_LOOK, 0, 6), 1, 7);
     assert_false(linearizability_check(&history, 0, by_hundreds));
     linearizability_fini(&history);

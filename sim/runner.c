@@ -63,7 +63,7 @@ static void report_finding(const runner *runner, uint64_t unit, totals *totals, 
              "%s, seed %" PRIu64 ": %s\n  replay: %s --scenario %s --seed %" PRIu64 "%s%s --verbose\n", name, seed,
              text, options->command, name, seed, options->mutation == NULL ? "" : " --mutate ",
              options->mutation == NULL ? "" : options->mutation);
-    fputs(line, stdout); /* one line or one whole finding at a time: the output of jobs does not mix */
+    fputs(line, stdout); /* one line or one whole finding per call, so that the output of jobs does not mix */
     fflush(stdout);
 }
 

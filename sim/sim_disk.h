@@ -1,4 +1,4 @@
-/* sim_disk.h — simulated disk: it keeps exactly the promises of net/disk.h.
+/* sim_disk.h — simulated disk with exactly the guarantees of net/disk.h.
  *
  * A file has the bytes that the process sees (`seen`), the bytes that are certainly on the medium (`durable`), and the
  * writes since the last sync. At a crash each of those writes is kept, lost, or torn, independently, at the granularity

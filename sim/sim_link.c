@@ -313,7 +313,7 @@ static void receive(sim_link_end *to, sim_link_packet *packet) {
     }
 }
 
-/* A packet for an end that does not exist (any more). A running machine answers, so that the sender learns it. */
+/* Answers a packet for an end that does not exist (any more): a running machine closes the sender's end. */
 static void bounce(sim_link_end *to, const sim_link_packet *packet) {
     if (packet->kind == PACKET_CLOSE) return;
     bool died = packet->kind == PACKET_OPEN || to->ended_us != CLOCK_NEVER_US;

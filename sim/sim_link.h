@@ -34,10 +34,10 @@ typedef struct sim_link_end {
     uint32_t on_way;            /* messages of this end in flight */
     int64_t last_us;            /* ordered packets of this end arrive at this time or later */
     int64_t ended_us;           /* end of its process; CLOCK_NEVER_US: the process did not end before the link */
-    sim_link_packet *reserved;  /* owned */
-    sim_link_packet *receiving; /* owned: its body is arriving */
+    sim_link_packet *reserved;  /* owned: a reserved message */
+    sim_link_packet *receiving; /* owned: the packet whose body is arriving */
     void *place;                /* borrowed: target of that body, or BODY_DISCARD */
-    list waiting;               /* packets that arrived after it */
+    list waiting;               /* packets that arrived after `receiving` */
     list loans;                 /* bodies that this end has borrowed */
     list of_port;
 } sim_link_end;
@@ -64,7 +64,7 @@ struct sim_link_packet {
 struct network_port {
     network *network;
     sim_node *node;
-    bool silent; /* the machine is off: it answers nothing */
+    bool silent; /* the machine is off and answers nothing */
     uint32_t next_id;
     map links; /* id → end */
     list ends;

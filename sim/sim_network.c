@@ -16,7 +16,8 @@ const sim_network_conditions sim_network_calm = {.delay_min_us = 50, .delay_max_
 
 /* ---- The transport of a node. */
 
-/* A process that crashes inside a callback continues until the callback returns: its operations have no effect. */
+/* Whether the process is dead. A process that crashes inside a callback runs until the callback returns: its operations
+ * have no effect. */
 static bool dead(const network_port *port) { return !sim_node_up(port->node) || sim_node_dying(port->node); }
 
 static sim_link_end *find_end(const network_port *port, link_id link) {

@@ -278,7 +278,7 @@ static void a_silent_crash_is_noticed_late(void **state) {
     assert_int_equal(send_number(&pair->a, 1), MR_OK);
     later(pair, 4000000);
     assert_int_equal(pair->a.closed, 0);
-    sim_node_start(pair->b.node); /* the machine runs again, and does not know the link */
+    sim_node_start(pair->b.node); /* the machine runs again, without the link */
     assert_int_equal(send_number(&pair->a, 1), MR_OK);
     later(pair, 10000);
     assert_int_equal(pair->a.closed, 1);
@@ -304,7 +304,7 @@ static void closing_lets_what_was_sent_arrive(void **state) {
     transport transport = sim_node_env(pair->a.node)->transport;
     for (uint32_t i = 0; i < 10; i++) assert_int_equal(send_number(&pair->a, i), MR_OK);
     transport.ops->close(transport.self, pair->a.link);
-    assert_int_equal(pair->a.closed, 0); /* never from inside close */
+    assert_int_equal(pair->a.closed, 0); /* no event inside close */
     assert_int_equal(send_number(&pair->a, 99), MR_CLOSED);
     later(pair, 10000);
     assert_int_equal(pair->b.count, 10);
@@ -356,7 +356,7 @@ static void an_unwanted_body_does_not_cost_the_link(void **state) {
     later(pair, 100000);
     assert_int_equal(pair->b.thrown_away, 4);
 
-    pair->b.discards_bodies = false; /* wanted at first, then not any more */
+    pair->b.discards_bodies = false; /* the body is requested at first, then discarded */
     memset(pair->b.place, 0x77, sizeof pair->b.place);
     assert_int_equal(send_body(&pair->a, 0, body, sizeof body), MR_OK);
     while (pair->b.bodies < 2) later(pair, 10);

@@ -24,5 +24,5 @@ void sim_process_close(sim_process *process);
 int64_t sim_process_now_us(const sim_process *process);
 metadata_store sim_process_metadata(sim_process *process);
 void sim_process_send(sim_process *process, const char *address, const control_message *message);
-/* false: it was an answer of the metadata store, or no control message */
+/* false: the message was an answer of the metadata store, or no control message */
 bool sim_process_take(sim_process *process, span bytes, control_message *message);

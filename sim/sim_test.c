@@ -112,7 +112,7 @@ static void a_run_ends_when_what_it_waits_for_holds(void **state) {
 static void events_of_a_busy_node_wait_in_order(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
-    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its end, after the others */
+    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* after the busy time, and after the others */
     sim_node_after(world->node, 50, add_message, &world->trace, 'b');
     sim_after(world->sim, 60, add_message, &world->trace, 'c'); /* not an event of the node */
     sim_node_after(world->node, 70, add_message, &world->trace, 'd');

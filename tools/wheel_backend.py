@@ -2,7 +2,7 @@
 """wheel_backend.py FOLDER: build and pack the package as a wheel. Also the hooks that pip calls (PEP 517).
 
 A wheel is a zip of the package, of the command and of three files about them. meson builds and installs what is in it, so
-sources and flags stand in one place; Debian's Python needs nothing else for this, neither setuptools nor a network.
+sources and flags are in one place; Debian's Python needs neither setuptools nor a network for this.
 """
 
 import base64
@@ -28,12 +28,12 @@ except ModuleNotFoundError:  # Python 3.10: pip has brought it (pyproject.toml),
         from pip._vendor import tomli as tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same zip from the same files
-LICENSES = ("LICENSE", "LICENSES.md")  # ours, and those of what is compiled in
+EPOCH = (1980, 1, 1, 0, 0, 0)  # so that the same files give the same zip
+LICENSES = ("LICENSE", "LICENSES.md")  # of Miniray, and of compiled-in projects
 
 
 def project():
-    """The table of pyproject.toml, with meson.build's version."""
+    """Returns the table of pyproject.toml, with the version of meson.build."""
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         table = tomllib.load(file)["project"]
     with open(os.path.join(ROOT, "meson.build")) as file:
@@ -42,11 +42,11 @@ def project():
 
 
 def run(*command, **options):
-    """Runs it in the root; pip shows what it prints only if it fails."""
+    """Runs the command in the root; pip shows its output only if it fails."""
     return subprocess.run(command, cwd=ROOT, check=True, **options)
 
 
-# ---- Building: only what is installed, and for the interpreter that asks.
+# ---- Building: only installed files, for the interpreter that runs this.
 
 
 def tag():
@@ -55,7 +55,7 @@ def tag():
 
 
 def build(folder):
-    """Compiles into build/lto, or beside it for a Python that is not the system's; gives the folder."""
+    """Compiles into build/lto, or beside it for a Python that is not the system's; returns the folder."""
     run("tools/deps", "--check", "build")
     system = sys.base_prefix == "/usr"
     folder = folder or ("build/lto" if system else f"build/{tag().split('-')[0]}")
@@ -68,7 +68,7 @@ def build(folder):
 
 
 def staged(folder, stage):
-    """Installs the build into `stage`; gives what the wheel holds, {name: path}."""
+    """Installs the build into `stage`; returns the content of the wheel, {name: path}."""
     run("meson", "install", "-C", folder, "--no-rebuild", "--quiet", env={**os.environ, "DESTDIR": stage},
         stdout=subprocess.DEVNULL)
     package = os.path.dirname(glob.glob(stage + "/**/miniray/__init__.py", recursive=True)[0])
@@ -126,7 +126,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """PEP 517: what git knows, or everything but the builds where there is no git. The same files give the same bytes."""
+    """PEP 517: the files that git tracks, or without git all files but builds. The same files give the same bytes."""
     name = f"{stem()}.tar.gz"
     with open(os.path.join(sdist_directory, name), "wb") as file, \
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed, \

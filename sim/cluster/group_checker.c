@@ -97,7 +97,7 @@ static void check_claims(group_checker *checker, const consumer_group *group) {
     }
 }
 
-/* ---- Holders. */
+/* ---- Members that hold shards. */
 
 static void check_shares(group_checker *checker, const consumer_group *group) {
     size_t least = SIZE_MAX, most = 0, workers = consumer_group_group(group, CONSUMER_GROUP_WORKER);

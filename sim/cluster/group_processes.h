@@ -1,9 +1,10 @@
 /* group_processes.h — the processes of the group scenario: a group leader, servers and workers.
  *
- * Each has messages and a metadata store of its own; members take an incarnation before they begin, and another one
- * when they find that they were taken out. A worker holds the rank of its number: it claims batches of the data for a
- * few steps at a time, does the steps one after the other, and reports their ends. Servers only exist. All actions of a
- * process follow from the newest consumer group that it knows. Actions and decisions are reported to the checker. */
+ * Each process has messages and a metadata store of its own; members take an incarnation before they begin, and another
+ * one when they learn that they were removed. A worker holds the rank of its number: it claims batches of the data for
+ * a few steps at a time, does the steps one after the other, and reports their ends. Servers are members without work.
+ * All actions of a process follow from the newest consumer group that it knows. Actions and decisions are reported to
+ * the checker. */
 #pragma once
 #include "sim/cluster/group_checker.h"
 #include "sim/cluster/sim_group_leader.h"

@@ -115,7 +115,7 @@ void *rpc_checker_place(rpc_checker *checker, rpc_entry *entry, uint64_t size) {
     return entry->place;
 }
 
-/* NULL: all is well. */
+/* Returns NULL if the answer is right. */
 static const char *wrong_with_answer(rpc_entry *entry, const rpc_call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t serial = reader_u64(&reader), hash = reader_u64(&reader);
@@ -175,7 +175,7 @@ static bool runs_now(const rpc_entry *entry) {
     return sim_node_up(entry->node) && sim_node_process(entry->node) == entry->process;
 }
 
-/* A call is late if two checks in a row find it open: at the first the node may be about to wake up. */
+/* A call is late if two checks in a row find it open: at the first check the node may be about to wake up. */
 static void check_deadline(rpc_checker *checker, rpc_entry *entry) {
     int64_t late_us = sim_node_now_us(entry->node) - entry->deadline_us;
     bool busy = sim_node_free_at_us(entry->node) > sim_now_us(checker->sim);

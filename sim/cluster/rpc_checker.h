@@ -29,7 +29,7 @@ typedef struct rpc_plan { /* all random choices about a call */
     uint32_t filler;      /* bytes of payload after the header */
     uint32_t body;        /* bytes of the request's body */
     uint32_t answer_body; /* bytes of the answer's body */
-    bool refuse_body;     /* the caller provides no memory for it */
+    bool refuse_body;     /* the caller provides no memory for the body */
     bool probe;           /* made after the faults ended */
     int64_t timeout_us, attempt_timeout_us;
     int attempts_max;
@@ -46,11 +46,11 @@ typedef struct rpc_entry {
     int64_t deadline_us;
     uint64_t hash; /* of payload and body */
     bool ended, cancelling;
-    bool late; /* an earlier check found it open after its deadline */
+    bool late; /* an earlier check found the call open after its deadline */
     mr_status status;
     uint8_t runs[RPC_CHECKER_ATTEMPTS_MAX + 1];
     uint8_t *body;  /* owned: the request's body */
-    bool borrowed;  /* by the transport */
+    bool borrowed;  /* the transport has borrowed the body */
     uint8_t *place; /* owned: memory for the answer's body; NULL: not requested */
 } rpc_entry;
 
@@ -80,5 +80,5 @@ void *rpc_checker_place(rpc_checker *checker, rpc_entry *entry, uint64_t size); 
 void rpc_checker_ended(rpc_checker *checker, rpc_entry *entry, rpc_call_id id, const rpc_call_result *result);
 
 void rpc_checker_check_deadlines(rpc_checker *checker);
-void rpc_checker_check_memory(rpc_checker *checker);                             /* of bodies that never arrived */
-size_t rpc_checker_open_count(const rpc_checker *checker, const sim_node *node); /* of the node's present process */
+void rpc_checker_check_memory(rpc_checker *checker);                             /* for bodies that never arrived */
+size_t rpc_checker_open_count(const rpc_checker *checker, const sim_node *node); /* of the node's current process */

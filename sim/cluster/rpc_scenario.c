@@ -39,13 +39,13 @@ typedef struct joint { /* a link that is open */
     uint8_t *arriving; /* owned: memory for a request's body */
 } joint;
 
-typedef struct hold { /* a request that waits for its answer */
+typedef struct hold { /* a request whose answer is delayed */
     list of_host;
     uint64_t id;
     rpc_call_token token;
     rpc_entry *entry;
     mr_status status; /* status of the answer */
-    uint64_t relay;   /* serial of the call that it waits for; 0: none */
+    uint64_t relay;   /* serial of the call that the answer waits for; 0: none */
     bool wants_room, cancelled, answered;
 } hold;
 
@@ -76,7 +76,7 @@ static void close_joint(const host *host, joint *joint) {
     host->env->transport.ops->close(host->env->transport.self, joint->id);
 }
 
-/* Log-uniform: every order of magnitude is equally likely. */
+/* Draws log-uniformly: every order of magnitude is equally likely. */
 static int64_t draw_time(rng *rng, int64_t low_us, int64_t high_us) {
     int64_t doublings = 0;
     for (int64_t time_us = low_us; time_us * 2 <= high_us; time_us *= 2) doublings++;
@@ -121,7 +121,7 @@ static void *asked_body(void *argument, rpc_call_id id, span payload, uint64_t s
     return rpc_checker_place(&host->world->checker, entry, size);
 }
 
-/* NULL: the link is full, or gone. */
+/* Returns NULL if the link is full or gone. */
 static rpc_entry *ask(host *host, link_id link, const rpc_plan *plan) {
     uint8_t *payload;
     size_t size = rpc_plan_payload_size(plan);
@@ -318,7 +318,7 @@ static void on_room(void *context, link_id link) {
     }
 }
 
-/* There are no faults any more: a probe may fail only because its link's peer has been gone for a while. */
+/* After the faults have ended a probe may fail only because the peer of its link has been gone for a while. */
 static void probe_ended(host *host, const joint *joint, const rpc_call_result *result) {
     world *world = host->world;
     const sim_node *peer = sim_node_at(world->sim, joint->peer);

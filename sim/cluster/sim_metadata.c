@@ -12,7 +12,7 @@ typedef struct metadata_process {
     const env *env;
     messenger *messenger;
     metadata_file file;
-    metadata_db *db;           /* NULL: the disk could not be read yet */
+    metadata_db *db;           /* NULL: the disk has not been read yet */
     metadata_service *service; /* of `db` */
     int64_t retry_us;
 } metadata_process;

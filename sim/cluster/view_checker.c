@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "cluster/metadata_store.h"
 
-enum { COUNT_MAX = 100000 }; /* views of one generation: a higher number means an endless loop */
+enum { COUNT_MAX = 100000 }; /* maximal number of views of one generation: more mean an endless loop */
 
 typedef struct decision {
     uint64_t number;

@@ -290,7 +290,7 @@ static size_t note_incarnations(const world *world, uint64_t incarnations[SITES_
     return count;
 }
 
-/* A member that is paused for STAND_US comes back with another incarnation; no other incarnation changes. */
+/* A member that is paused for STAND_US returns with another incarnation; no other incarnation changes. */
 static bool stand_still(world *world) {
     int sleeper = any_member(world, -1);
     uint64_t before[SITES_MAX], after[SITES_MAX];
@@ -326,7 +326,7 @@ static bool all_stand_still(world *world) {
     return false;
 }
 
-/* Replaces the machine of the metadata store by another one, with the same name and an empty disk. */
+/* Replaces the machine of the metadata store by another one with the same name and an empty disk. */
 static void lose_disk(void *context, uint64_t unused) {
     world *world = context;
     sim_note(world->sim, world->metadata, "loses its disk");

@@ -14,7 +14,7 @@ void kv_data_checker_used(kv_data_checker *checker, const cluster_map *map, uint
         checker->birth = map->birth;
         memset(checker->had, 0, sizeof checker->had);
     }
-    if (map->birth < checker->birth || step >= KV_DATA_CHECKER_STEPS) return; /* of a lost history */
+    if (map->birth < checker->birth || step >= KV_DATA_CHECKER_STEPS) return; /* the map is of a lost history */
     batch_claims_piece *known = &checker->pieces[rank][step];
     if (piece->part >= checker->parts || piece->from >= piece->to || piece->to > checker->sizes[piece->part])
         sim_violation(checker->sim, "rank %u has for step %d a piece that there is not", rank, (int)step);

@@ -15,7 +15,7 @@ typedef struct kv_data_checker { /* ready when it is zero-initialized except for
     sim *sim;
     uint64_t sizes[KV_DATA_CHECKER_PARTS];
     uint32_t parts;                                             /* 0: no data */
-    uint64_t birth;                                             /* of the tables' current history */
+    uint64_t birth;                                             /* birth of the tables in their current history */
     uint64_t had[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS]; /* generation of the last use; 0: unused */
     batch_claims_piece pieces[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS];
 } kv_data_checker;

@@ -25,7 +25,7 @@ typedef struct kv_deployment {
     uint64_t steps;
     int64_t step_us;     /* maximal compute time of a step */
     double hurry_chance; /* without rounds: probability that a step neither pulls first nor waits */
-    double leave_chance; /* probability that a rank gives up its data after a step, and comes back */
+    double leave_chance; /* probability that a rank gives up its data after a step, and returns later */
     kv_workload workload;
     kv_data_checker checker;
     kv_deployment_site scheduler_site, server_sites[KV_DEPLOYMENT_SERVERS_MAX], worker_sites[KV_DEPLOYMENT_WORKERS_MAX];

@@ -26,7 +26,7 @@ typedef struct kv_sim_worker {
     bool hurries;     /* the worker neither pulls nor waits in this step */
     catalog_client_ask question;
     cas_update *ask;
-    dataset_spec spec; /* until its kv_worker has it */
+    dataset_spec spec; /* until the kv_worker owns it */
     cas_update *cut;
     table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
     size_t asked; /* number of tables it has; index of the table it requests */
@@ -106,7 +106,7 @@ static mr_status eat(kv_sim_worker *worker) {
     return MR_OK;
 }
 
-/* Gives up its claimed batches between two steps, and comes back. */
+/* Gives up its claimed batches between two steps, and returns later. */
 static bool leaves(kv_sim_worker *worker) {
     rng *rng = van_env(kv_worker_van(worker->worker))->rng;
     if (worker->site->deployment->checker.parts == 0 || !rng_chance(rng, worker->site->deployment->leave_chance))

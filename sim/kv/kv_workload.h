@@ -35,7 +35,7 @@ void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workl
 
 typedef struct kv_workload_table {
     const char *name;
-    mr_ps_array array; /* of the dense table: options.arrays points to it */
+    mr_ps_array array; /* array of the dense table: options.arrays points to it */
     mr_ps_table_options options;
 } kv_workload_table;
 /* `out` must not move: options point to arrays in it */

@@ -20,7 +20,7 @@ static void pushes_decay_and_add(void **state) {
     assert_true(out[0] == 2 * 0.9 + 1 && out[1] == 1.75 * 0.9 + 2);
     float_machine_ops.apply(values, span_of("abc", 3), 2);
     void *other = float_machine_ops.create(NULL, 3, false);
-    float_machine_ops.apply(other, span_of((const double[]){1, 2, 3, 4, 5, 6}, 2 * sizeof out), 1); /* two at once */
+    float_machine_ops.apply(other, span_of((const double[]){1, 2, 3, 4, 5, 6}, 2 * sizeof out), 1); /* two pushes */
     float_machine_ops.apply(values, bytes_of((const double[]){4, 5, 6}), 2);
     assert_memory_equal(other, values, sizeof out);
     float_machine_ops.destroy(other);
@@ -48,7 +48,7 @@ static void what_is_asked_for_is_shown(void **state) {
     assert_shows(values, (span){0}, false, (const double[]){1, 2, 3}, 3);
     assert_shows(values, span_of("\2\0", 2), false, (const double[]){3, 1}, 2);
     assert_shows(values, span_of("\1", 1), true, (const double[]){6}, 1);
-    assert_shows(values, bytes_of((const double[]){0, 9, -1}), false, (const double[]){2, 3}, 2); /* a push to those */
+    assert_shows(values, bytes_of((const double[]){0, 9, -1}), false, (const double[]){2, 3}, 2); /* query by a push */
     assert_shows(values, span_of("\0\3", 2), false, NULL, 0);                                     /* no place 3 */
     assert_shows(values, span_of("\0\0\0\0", 4), false, NULL, 0);
     float_machine_ops.destroy(values);

@@ -65,7 +65,8 @@ static uint64_t last_name(const ps_checker *checker, uint32_t slot, size_t count
     return contribution.name;
 }
 
-/* The rank was counted in this round, since its record begins (a round of the same number may precede it). */
+/* Whether the rank was counted in this round, since its record begins (a round of the same number may precede the
+ * record). */
 static bool was_counted(ps_checker *checker, uint32_t slot, size_t count, uint32_t rank, uint64_t round) {
     return rank_set_has(&round_at(checker, round)->set, rank) &&
            round >= contribution_of(&checker->histories[slot], count, rank).round;
@@ -163,8 +164,7 @@ static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t f
     return true;
 }
 
-/* The entry has the next items of a step, as many as its seq says, or it is the end-of-step when all items are
- * there. */
+/* The entry has the next items of a step, as many as its seq implies, or is the end-of-step when no item is left. */
 static bool follows(ps_checker *checker, uint32_t slot, const replica_log_entry *entry, uint64_t last) {
     uint64_t step = seq_ended(last) + 1;
     if (seq_step(entry->name) > step) {
@@ -227,7 +227,7 @@ static void check_rank(ps_checker *checker, const sim_node *node, const slot_ser
                       rank, (int)credit->rank_bytes);
 }
 
-/* A slot that held nothing may have accepted one entry beyond the credit. */
+/* A slot without entries may have accepted one entry beyond the credit. */
 void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server) {
     const credit *credit = slot_server_credit(server);
     uint64_t linked = 0, most = credit->link_bytes;
@@ -397,7 +397,7 @@ static bool shows(const double truth[FLOAT_MACHINE_WIDTH], uint8_t keys, span va
     return values.size == size && memcmp(values.data, expected, size) == 0;
 }
 
-/* Sums the contributions of all ranks in the round, in order of rank, computed from the version before. */
+/* Adds up the contributions of all ranks to the round, in order of rank, computed from the version before. */
 static void add_up(const ps_checker *checker, const ps_round *round, uint32_t slot, double sum[FLOAT_MACHINE_WIDTH]) {
     uint64_t version = checker->model_count - 1;
     const double(*before)[FLOAT_MACHINE_WIDTH] = checker->models[version];
@@ -587,7 +587,7 @@ static void forget_rounds(ps_checker *checker, const cluster_map *map) {
     *open = (ps_round){.begun = true, .members = members};
 }
 
-/* New ranks begin at the step of the slowest rank. Ranks that come back continue from their seqs. */
+/* New ranks begin at the step of the slowest rank. Ranks that return continue from their seqs. */
 static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t before, const cluster_map *map) {
     ps_checker_history *history = &checker->histories[slot];
     while (history->contribution_count != 0 && history->contributions[history->contribution_count - 1].at >= cut)
@@ -631,7 +631,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
         sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
                       (int)checker->whole);
     if (map->origin != 0 && saved_of(checker, map->origin) == NULL)
-        note_saved(checker, map->origin); /* its completion was not reported */
+        note_saved(checker, map->origin); /* the completion was not reported */
     const ps_saved *saved = saved_of(checker, map->origin);
     uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
     if (known > all) sim_count(checker->sim, "ranks left out", known - all);

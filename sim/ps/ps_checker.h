@@ -49,7 +49,7 @@ typedef struct ps_checker_history { /* of one slot */
     size_t count, capacity;
     ps_contribution *contributions; /* owned; ordered by `at`. A restore before one removes it */
     size_t contribution_count;
-    size_t origin;         /* lsn at which its generation began */
+    size_t origin;         /* lsn at which the generation began */
     uint64_t acknowledged; /* highest acknowledged lsn */
     uint64_t version;      /* BSP: current version */
     ps_history history;
@@ -78,7 +78,7 @@ enum { PS_SAVED_MAX = 8 }; /* the checkpoint store keeps fewer */
 typedef struct ps_saved { /* a checkpoint */
     uint64_t checkpoint;
     uint32_t ranks, known; /* number of ranks; number of ranks that have ever existed, up to then */
-    bool used;             /* a generation has begun from it: */
+    bool used;             /* a generation has begun from this checkpoint: */
     rank_set members;      /* members of the round with which it continued */
 } ps_saved;
 
@@ -96,7 +96,7 @@ typedef struct ps_checker {
     uint32_t drops;               /* number of ranks dropped so far */
     uint64_t birth;               /* incarnation of the newest generation; 0: none yet */
     uint64_t whole;               /* newest checkpoint reported as complete */
-    bool rots;                    /* it may be damaged since: then an older one may be restored */
+    bool rots;                    /* checkpoints may be damaged: then an older one is restored */
     ps_saved saved[PS_SAVED_MAX]; /* the last complete checkpoints */
     size_t saved_count;
     ps_checker_history histories[PS_SLOTS_MAX];
@@ -111,7 +111,7 @@ void ps_checker_fini(ps_checker *checker);
 
 void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica *replica,
                         const replica_log_entry *entry);
-void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t name);      /* values, not in BSP */
+void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t name);      /* outside BSP */
 void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server); /* after each action */
 void ps_checker_pushed(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                        slot_message_status status);
@@ -121,10 +121,10 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
 void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                        uint64_t version, uint64_t lsn, span values);
 
-void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* its completion is reported */
+void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* the completion is reported */
 /* The checkpoint store has completed a checkpoint, with this slot at that lsn. */
 void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
-/* The checkpoint must be exact: every slot has the same last step of each rank, and all of that step. */
+/* Checks that the checkpoint is exact: every slot has the same last step of each rank, and all of that step. */
 void ps_checker_exact(ps_checker *checker, uint64_t checkpoint);
 /* A cluster map is decided; if it is the first of a generation, the histories go back to its checkpoint. */
 void ps_checker_decided(ps_checker *checker, const cluster_map *map);
@@ -136,6 +136,6 @@ void ps_checker_end(ps_checker *checker); /* at the end of the run: checks of wh
 void ps_checker_member(ps_checker *checker, const sim_node *node, const cluster_map_slot *slot, uint32_t index,
                        const cluster_map_member *member, uint64_t birth, const replica *replica);
 
-/* Of the keys that the rank looks at in this step. */
+/* Hash of the values of the keys that the rank pulls in this step. */
 uint64_t ps_checker_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step,
                                uint32_t slots);

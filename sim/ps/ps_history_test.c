@@ -27,8 +27,8 @@ static void a_pull_shows_what_was_acknowledged_before_it(void **state) {
     }
 }
 
-/* The push is not acknowledged yet: one pull may see it and another not, but a later pull must see what an earlier pull
- * saw. */
+/* The push is not acknowledged yet: one pull may show it and another not, but a later pull must show what an earlier
+ * pull showed. */
 static void a_later_pull_sees_what_an_earlier_pull_saw(void **state) {
     ps_event events[] = {push_of(0, 1)};
     for (int again = 0; again < 2; again++) {

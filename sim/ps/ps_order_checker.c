@@ -30,7 +30,7 @@ static bool same_head(const cluster_map *map, uint32_t a, uint32_t b) {
            one->chain[0].incarnation == other->chain[0].incarnation;
 }
 
-/* The round state is the last, whatever its priority. */
+/* The round state comes last, whatever its priority. */
 static void check(const ps_order_checker *checker, sim *sim, const cluster_map *map, uint32_t slot) {
     uint64_t patience = (uint64_t)RANK_PATIENCE * map->slot_count;
     if (!is_sure(checker, slot) || checker->slots[slot].passed >= patience) return;

@@ -23,7 +23,7 @@ typedef struct ps_order_checker { /* zero-initialized: no requests yet */
     } slots[PS_SLOTS_MAX];
 } ps_order_checker;
 
-void ps_order_checker_reset(ps_order_checker *checker); /* for another generation */
+void ps_order_checker_reset(ps_order_checker *checker); /* clears it for another generation */
 void ps_order_checker_push(ps_order_checker *checker, uint32_t slot, uint64_t name);
 /* The push is acknowledged, whichever process sent it: contributions of an earlier process of the rank are
  * acknowledged, too. */

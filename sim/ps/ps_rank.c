@@ -20,7 +20,7 @@ typedef struct training {
     size_t kept;                 /* unacknowledged pushes */
     size_t added;                /* of those, empty contributions to rounds */
     uint64_t last[PS_SLOTS_MAX]; /* last seq pushed, or applied by the slot */
-    bool peeks;                  /* this pull is not followed by a push */
+    bool peeks;                  /* no push follows this pull */
     uint64_t step;               /* BSP: the version it computes from */
     uint64_t since;              /* the first step of this term */
     bool spent[PS_STEPS_MAX];    /* steps that may have used their batch */
@@ -44,7 +44,7 @@ struct ps_rank {
 
 static int64_t now_of(const ps_rank *rank) { return clock_now_us(rank->env->clock); }
 
-/* Whether the cluster has rounds; whether this slot has rounds. */
+/* Whether the cluster has rounds, and whether this slot has rounds. */
 static bool in_rounds(const ps_rank *rank) { return ps_has_rounds(rank->process->cluster); }
 static bool has_rounds(const ps_rank *rank, uint32_t slot) { return cluster_map_in_rounds(rank_map(rank->rank), slot); }
 
@@ -220,7 +220,7 @@ static uint8_t draw_keys(const ps_rank *rank, uint32_t slot) {
     return rng_chance(rank->env->rng, 0.5) ? PS_ALL_KEYS : (uint8_t)(1 + rng_below(rank->env->rng, PS_ALL_KEYS));
 }
 
-/* Allowed staleness of the pull: from the cluster map, or random. */
+/* Allowed staleness of the pull: that of the cluster map, or random. */
 static consistency draw_consistency(const ps_rank *rank, uint32_t slot) {
     consistency consistency = cluster_map_consistency(rank_map(rank->rank), slot);
     if (!rank->process->cluster->varied || has_rounds(rank, slot)) return consistency;
@@ -331,7 +331,7 @@ static void push_all(ps_rank *rank) {
     flush(rank);
 }
 
-/* Sometimes leaves the rounds, or joins them again. */
+/* Leaves the rounds at random, or joins them again. */
 static void think_again(ps_rank *rank) {
     if (in_rounds(rank) && !is_idle(rank) && rng_chance(rank->env->rng, rank->process->cluster->order_chance))
         rank_order(rank->rank, rank->training.out ? REPLICA_LOG_JOIN : REPLICA_LOG_LEAVE);
@@ -341,7 +341,7 @@ static uint64_t last_step(const ps_rank *rank) {
     return in_rounds(rank) ? rank->process->cluster->steps - 1 : rank->process->cluster->steps;
 }
 
-/* A quiesce waits for this rank to pause, and it has ended this step. */
+/* Whether a quiesce waits for this rank to pause, and the rank has ended this step. */
 static bool rests(const ps_rank *rank, uint64_t ended) {
     return !in_rounds(rank) && rank_agent_rests(rank->agent, ended);
 }
@@ -414,7 +414,7 @@ static void train(ps_rank *rank) {
     if (training->step > last_step(rank)) {
         bool owes = is_idle(rank) && training->round < training->step;
         training->done = rank->training.kept == 0 && !owes;
-        training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
+        training->next_us = CLOCK_NEVER_US; /* the last acknowledgement sets the next time */
     } else if (!training->pulling && now_of(rank) >= training->next_us && rests(rank, training->step - 1)) {
         training->next_us = now_of(rank) + PEEK_US;
         sim_count(rank->process->cluster->sim, "rests", 1);

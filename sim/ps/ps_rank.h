@@ -20,6 +20,6 @@ int64_t ps_rank_next_us(const ps_rank *rank);
 void ps_rank_tick(ps_rank *rank, int64_t now_us);
 /* The rank has ended this step, and all of it is acknowledged; false: it is in that step, or about to end it. */
 bool ps_rank_stands(const ps_rank *rank, uint64_t *step);
-bool ps_rank_pushes(const ps_rank *rank); /* it has unacknowledged pushes */
+bool ps_rank_pushes(const ps_rank *rank); /* the rank has unacknowledged pushes */
 uint64_t ps_rank_term(const ps_rank *rank);
 bool ps_rank_done(const ps_rank *rank); /* all steps are done and acknowledged */

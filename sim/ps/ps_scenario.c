@@ -189,7 +189,7 @@ static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
     cluster->reckless = rng_chance(rng, 0.4);
     if (rng_chance(rng, 0.5)) cluster->server_sites = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
     if (rng_chance(rng, 0.3)) cluster->rank_sites = 1 + (uint32_t)rng_below(rng, 8);
-    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that leave and come back: time for both */
+    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that leave and return: time for both */
     if (cluster->rank_count < 2 || !rng_chance(&own, 0.3)) return;
     cluster->rank_sites = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
     cluster->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
@@ -197,7 +197,7 @@ static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
 }
 
 /* Some seeds take data from a consumer group with a few shards. Each step takes longer, so there are fewer steps. Ranks
- * that come back continue with their claims. */
+ * that return continue with their claims. */
 static void draw_data(ps_cluster *cluster, rng *rng) {
     cluster->fed = true;
     cluster->leader.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
@@ -243,9 +243,9 @@ static void draw(ps_cluster *cluster, rng *rng) {
     cluster->machine.measures = ps_has_rounds(cluster) && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, DATA_STREAM);
     bool whole =
-        !cluster->mixed || (ps_bounds_rounds(cluster) && cluster->idle == 0); /* a missed step is in other slots */
+        !cluster->mixed || (ps_bounds_rounds(cluster) && cluster->idle == 0); /* a missed step may be in other slots */
     if (cluster->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
-        draw_data(cluster, &own); /* a dropped rank skips its data */
+        draw_data(cluster, &own); /* without drops: a dropped rank skips its data */
     own = sim_fork_rng(cluster->sim, ROT_STREAM);
     cluster->rots = cluster->keeps && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, PAUSE_STREAM);

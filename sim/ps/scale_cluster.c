@@ -114,7 +114,7 @@ static bool in_place(const scale_cluster *cluster) {
     return placed;
 }
 
-/* Each cluster map is compared with the hash ring once, because computing the ring is slow. */
+/* Compares each cluster map with the hash ring only once, because computing the ring is slow. */
 static bool settle(scale_cluster *cluster, int64_t *settled_us) {
     int64_t from_us = sim_now_us(cluster->sim);
     uint64_t compared = 0;
@@ -143,7 +143,7 @@ bool scale_begin(scale_cluster *cluster) {
 
 /* ---- Cost of a change. */
 
-static uint64_t copies_of(const scale_cluster *cluster, const cluster_map *map) { /* those on servers that are gone */
+static uint64_t copies_of(const scale_cluster *cluster, const cluster_map *map) { /* replicas on servers now gone */
     uint64_t copies = 0;
     for (uint32_t i = 0; i < map->slot_count; i++)
         for (uint8_t k = 0; k < map->slots[i].count; k++) copies += cluster->gone[map->slots[i].chain[k].server];
@@ -255,7 +255,7 @@ bool scale_leave(scale_cluster *cluster, uint32_t count, scale_cost *cost) {
     return settled;
 }
 
-/* Every slot must have a replica on a server that stays. */
+/* Whether every slot has a replica on a server that stays. */
 static bool survives(const scale_cluster *cluster, const cluster_map *map) {
     for (uint32_t i = 0; i < map->slot_count; i++) {
         uint8_t left = 0;

@@ -99,7 +99,7 @@ static void four_times_as_many(void **state) {
     run(&size);
 }
 
-/* While ranks train: the load of the fullest server comes near its share, few replicas move, and then none. */
+/* While ranks train: the load of the fullest server approaches its share, few replicas move, and then none. */
 static void load_is_balanced(void **state) {
     scale_size size = size_of(16);
     size.balance_us = 6000000;

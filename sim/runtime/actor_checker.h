@@ -23,7 +23,7 @@ typedef struct actor_entry {
     uint32_t starts;
     node_actor_state state;
     uint64_t ticket, process;
-    uint64_t group;      /* placement group that it lives in; 0: none */
+    uint64_t group;      /* placement group of the actor; 0: none */
     bool forgot, killed; /* calls of the host since the last event */
 } actor_entry;
 
@@ -46,7 +46,7 @@ typedef struct actor_checker {
 void actor_checker_init(actor_checker *checker, sim *sim, const node_actor_ops *ops, void *host);
 void actor_checker_fini(actor_checker *checker);
 
-/* False: there are enough actors, or the name is taken; the actor table must refuse it, too. */
+/* False: there are enough actors, or the name is taken; the actor table must refuse the actor, too. */
 bool actor_checker_create(actor_checker *checker, uint32_t program, const char *name, uint32_t restarts,
                           const resources *need);
 void actor_checker_granted(actor_checker *checker, uint64_t ticket, uint64_t process);
@@ -56,6 +56,6 @@ void actor_checker_kill(actor_checker *checker, size_t index);
 void actor_checker_evict(actor_checker *checker, uint64_t group); /* before the group is removed */
 void actor_checker_where(actor_checker *checker, size_t index);
 
-size_t actor_checker_index(mr_actor id); /* of an actor that was created here */
-const actor_entry *actor_checker_in(const actor_checker *checker, uint64_t process); /* its actor; NULL: none */
-void actor_checker_check_told(actor_checker *checker); /* when all actors are dead: no request waits any more */
+size_t actor_checker_index(mr_actor id);                                             /* the actor was created here */
+const actor_entry *actor_checker_in(const actor_checker *checker, uint64_t process); /* actor there; NULL: none */
+void actor_checker_check_told(actor_checker *checker); /* when all actors are dead: checks that no request waits */

@@ -18,10 +18,10 @@ enum { HOLD_OBJECTS_MAX = 256, HOLD_PLACES_MAX = 6 };
 typedef struct hold_object {
     object_ref ref;
     uint64_t size;
-    bool shown;       /* its reference was given out */
-    bool may_be_lost; /* it was deleted, or its file was lost */
+    bool shown;       /* the object's reference was given out */
+    bool may_be_lost; /* the object was deleted, or its file was lost */
     struct {
-        uint32_t holds, views; /* of the present process of this place */
+        uint32_t holds, views; /* of the current process in this place */
         const uint8_t *data;   /* bytes of the view */
     } at[HOLD_PLACES_MAX];
 } hold_object;
@@ -35,7 +35,7 @@ typedef struct hold_checker {
 
 void hold_checker_init(hold_checker *checker, sim *sim, const arena *arena);
 
-/* NULL: there are enough objects. The bytes of an object follow from its number. */
+/* Returns NULL if there are enough objects. The bytes of an object follow from its number. */
 hold_object *hold_checker_add(hold_checker *checker, uint64_t size);
 void hold_checker_write(const hold_checker *checker, const hold_object *object, uint8_t *data);
 
@@ -43,9 +43,9 @@ void hold_checker_write(const hold_checker *checker, const hold_object *object, 
 void hold_checker_viewed(hold_checker *checker, hold_object *object, size_t place, const void *data);
 /* before the view ends */
 void hold_checker_unview(hold_checker *checker, hold_object *object, size_t place);
-void hold_checker_gone(hold_checker *checker, size_t place); /* the process there holds nothing any more */
+void hold_checker_gone(hold_checker *checker, size_t place); /* the process in that place holds nothing any more */
 void hold_checker_file_lost(hold_checker *checker, uint64_t slot);
 
 bool hold_checker_is_held(const hold_object *object);
 void hold_checker_check(hold_checker *checker);       /* after every event */
-void hold_checker_check_bytes(hold_checker *checker); /* of all viewed objects */
+void hold_checker_check_bytes(hold_checker *checker); /* checks all viewed objects */

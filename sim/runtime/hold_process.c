@@ -44,7 +44,7 @@ static bool is_alive(const hold_processes *all, size_t place, uint64_t process) 
     return all->places[place].state == PLACE_ALIVE && all->places[place].process == process;
 }
 
-/* ---- Hands: what a process has of an object. */
+/* ---- Hands: the holds and views that a process has of an object. */
 
 static hand *find_hand(hold_place *place, const hold_object *object) {
     for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
@@ -152,7 +152,8 @@ static void tell_sender(hold_processes *all, size_t from, uint64_t from_process,
         send_after(all, WAY_US, (note){.kind = NOTE_TOOK, .to = from, .to_process = from_process, .object = object});
 }
 
-/* The object does not exist. This is correct only if the sender of the reference is dead, and its hold with it. */
+/* Called when the object does not exist, which is correct only if the sender of the reference is dead, and its hold
+ * with it. */
 static void missed(hold_processes *all, size_t from, uint64_t from_process) {
     sim_count(all->sim, "missed", 1);
     if (from_process != 0 && is_alive(all, from, from_process))
@@ -168,12 +169,12 @@ static void took(hold_processes *all, const note *note) {
     let_go(place, hand);
 }
 
-/* A store process takes the hold at once. False: no room for the entry; it tries again. */
+/* A store process takes the hold at once. False: no room for the entry; the caller tries again. */
 static bool take(hold_place *place, const note *note) {
     hold_processes *all = place->all;
     hand *hand = find_hand(place, note->object);
     if (hand == NULL) hand = free_hand(place);
-    if (hand == NULL) { /* not wanted: the message is answered in any case */
+    if (hand == NULL) { /* the reference is dropped: the message is answered in any case */
         tell_sender(all, note->from, note->from_process, note->object);
         return true;
     }
@@ -213,7 +214,7 @@ static bool is_named(const object_header *header, const object_ref *ref) {
     return atomic_load(&header->owner) == ref->id.owner && atomic_load(&header->number) == ref->id.number;
 }
 
-/* The part of store_client_take after its entry is written. */
+/* Does the part of store_client_take after the entry is written. */
 static void confirm_hold(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     const object_ref *ref = &hand->object->ref;
@@ -245,7 +246,7 @@ static void ask_restore(hold_place *place, hand *hand) {
     hold_server_ask(place->all->server, place->process, &request);
 }
 
-/* The part of store_client_view after the entry is pinned. */
+/* Does the part of store_client_view after the entry is pinned. */
 static void confirm_pin(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     object_header *header = slot_of(place, hand->object);
@@ -330,7 +331,7 @@ static void act_on(hold_place *place, hand *hand) {
     }
 }
 
-/* Tries an old reference again; no process keeps the object for it. */
+/* Tries an old reference again, for which no process keeps the object. */
 static void try_again(hold_place *place) {
     hold_object *object = place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)];
     note note = {.kind = NOTE_REF, .object = object};
@@ -473,8 +474,8 @@ static mr_status ask(void *context, const store_client_request *request) {
 }
 
 enum {
-    OTHERS_GO_ON = 5,  /* one step in this many */
-    ROUND_STEPS = 8,   /* steps of the store server: up to two whole rounds */
+    OTHERS_GO_ON = 5,  /* the store server runs after one step in this many */
+    ROUND_STEPS = 8,   /* steps of the store server then: up to two whole rounds */
     DEATHS_INSIDE = 3, /* divisor of `deaths` for each step inside an operation */
 };
 
@@ -505,7 +506,7 @@ void hold_place_join(hold_place *place) {
 
 static void close_place(hold_place *place) {
     hold_checker_gone(place->all->checker, place->index);
-    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* processes that wait for its confirmation see its end */
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* processes that wait for this one see its death */
         const hand *hand = &place->hands[i];
         if (hand->state == HAND_ADDED) tell_sender(place->all, hand->from, hand->from_process, hand->object);
     }
@@ -529,7 +530,7 @@ void hold_place_leave(hold_place *place) {
         hold_place_kill(place);
         return;
     }
-    hold_checker_gone(place->all->checker, place->index); /* other processes run while it closes */
+    hold_checker_gone(place->all->checker, place->index); /* other processes run during the close */
     if (place->bare) {
         for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
             if (place->hands[i].state != HAND_NONE) hold_table_remove(&place->holds, place->hands[i].entry);

@@ -34,9 +34,9 @@ typedef enum hand_state {
 typedef struct hand { /* state of an object in a process */
     hand_state state;
     hold_object *object;
-    store_client_object *stored; /* in a store process */
-    hold_entry *entry;           /* in a bare process */
-    void *data;                  /* while it is created or viewed */
+    store_client_object *stored; /* of a store process */
+    hold_entry *entry;           /* of a bare process */
+    void *data;                  /* while the object is created or viewed */
     uint32_t holds;              /* of which in_messages belong to messages in flight */
     uint32_t in_messages;
     size_t from; /* while ADDED: the process that keeps a hold for it; from_process 0: none */
@@ -87,4 +87,4 @@ void hold_place_act(hold_place *place);   /* performs one action; the process ma
 void hold_processes_answered(hold_processes *all, uint64_t process, const store_client_request *request,
                              mr_status status, extent extent, int64_t retry_us);
 bool hold_processes_are_done(const hold_processes *all); /* no process has an object, and no message is in flight */
-void hold_processes_complain(const hold_processes *all); /* a violation: names a process that has an object */
+void hold_processes_complain(const hold_processes *all); /* reports a violation that names a process with an object */

@@ -65,7 +65,7 @@ static bool is_drained(void *context) {
     return hold_processes_are_done(&world->processes) && hold_server_is_quiet(&world->server);
 }
 
-/* All holds are gone, the processes still exist: their creators can use every byte again. */
+/* All holds are gone and the processes still exist: their creators can use every byte again. */
 static void check_dropped(world *world) {
     hold_processes *all = &world->processes;
     for (int round = 0; round < 2; round++) {

@@ -130,7 +130,7 @@ static mr_status run_load(hold_server *server, const disk_job *job) {
         memcpy(job->data, file->bytes, job->size);
         return MR_OK;
     }
-    if (file == NULL) return error_set(MR_CORRUPT, "the file was forgotten"); /* so the object was forgotten, too */
+    if (file == NULL) return error_set(MR_CORRUPT, "the file was forgotten"); /* the object was forgotten, too */
     sim_count(server->sim, "files lost", 1);
     server->events->file_lost(server->context, job->slot);
     return error_set(MR_CORRUPT, "the file has other bytes");
@@ -150,7 +150,7 @@ static mr_status run_save(hold_server *server, const disk_job *job) {
 static void disk_work(void *context, uint64_t unused) {
     hold_server *server = context;
     if (server->stopped || list_empty(&server->jobs)) return;
-    if (server->round != 0) { /* a round is in progress: the answer waits */
+    if (server->round != 0) { /* the round in progress delays the answer */
         sim_after(server->sim, STEP_US, disk_work, server, 0);
         return;
     }
@@ -212,7 +212,7 @@ static void lend(hold_server *server, server_message *message, lease_kind kind, 
     server->events->answered(server->context, message->process, &message->request, status, extent, retry_us);
 }
 
-/* True: the message must not be freed yet. */
+/* Returns true if the message must not be freed yet. */
 static bool serve_message(hold_server *server, server_message *message) {
     switch (message->kind) {
     case MESSAGE_JOIN: lend(server, message, LEASE_PAGE, 0); return false;

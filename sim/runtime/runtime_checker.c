@@ -8,7 +8,7 @@
 
 enum {
     FAILED_STARTS = 5, /* after this many the node reports that no workers can start */
-    NOTICE_US = 10000, /* by then all processes know that a process is dead */
+    NOTICE_US = 10000, /* after this time all processes know that a process is dead */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -65,7 +65,7 @@ static uint64_t value_of_key(const runtime_checker *checker, uint64_t key, uint3
     uint64_t value = mix(key, 3);
     uint32_t nested = nested_of(checker, key, depth);
     for (uint32_t i = 0; i < nested; i++) value = mix(value, value_of_key(checker, child_key(key, i), depth + 1));
-    return value >> 1; /* it travels as a signed number */
+    return value >> 1; /* the value is sent as a signed number */
 }
 
 int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs) {
@@ -154,7 +154,7 @@ void runtime_checker_reset(runtime_checker *checker, uint64_t a, uint64_t b) {
     size_t at = checker->reset_count++ % RUNTIME_RESETS;
     checker->resets[at].a = a, checker->resets[at].b = b;
     checker->resets[at].known_us = sim_now_us(checker->sim) + NOTICE_US;
-    runtime_checker_died(checker); /* a break loses works as a death does */
+    runtime_checker_died(checker); /* a broken link loses works as a death does */
     for (size_t i = 0; i < checker->count; i++) {
         runtime_work *work = &checker->works[i];
         if (!work->settled && (work->owner == a || work->owner == b)) work->unsure = true;
@@ -200,7 +200,7 @@ void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dea
 
 static bool failed_with(const runtime_work *work, mr_status status) { return work->settled && work->status == status; }
 
-/* One of its arguments failed with this status. */
+/* Whether an argument of the work failed with this status. */
 static bool is_inherited(const runtime_checker *checker, const runtime_work *work, mr_status status) {
     for (size_t i = 0; i < work->input_count; i++)
         if (failed_with(&checker->works[work->inputs[i]], status)) return true;
@@ -210,7 +210,7 @@ static bool is_inherited(const runtime_checker *checker, const runtime_work *wor
     return false;
 }
 
-/* Includes recent earlier deaths, which may have been unknown then. */
+/* Counts deaths since then, and recent earlier ones, which may have been unknown then. */
 static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
     size_t count = 0;
     for (size_t i = 0; i < checker->deaths; i++) count += checker->deaths_us[i] + NOTICE_US >= since_us;
@@ -219,14 +219,14 @@ static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
 
 static bool actor_is_lost(const runtime_checker *checker, const runtime_work *work) {
     const runtime_actor *actor = &checker->actors[work->actor];
-    /* it ends with its job */
+    /* the actor ends with its job */
     if (!actor->detached && !runtime_checker_is_alive(checker, actor->owner)) return true;
     bool died = deaths_since(checker, actor->created_us) > actor->restarts; /* also an actor that was not created yet */
     return actor->killed || actor->fails || may_be_evicted(checker, actor) || died ||
            deaths_since(checker, work->submitted_us) > 0;
 }
 
-/* The work was cancelled, or the work whose body started it; or no process waits for that any more. */
+/* The work, or a work whose body started it, was cancelled or is unsure, or its owner is dead. */
 static bool is_cancelled(const runtime_checker *checker, const runtime_work *work) {
     for (;; work = &checker->works[work->parent]) {
         if (work->cancelled || work->unsure || !runtime_checker_is_alive(checker, work->owner)) return true;
@@ -238,7 +238,7 @@ bool runtime_checker_place_may_be_gone(const runtime_checker *checker, const run
     return place->removed || !runtime_checker_is_alive(checker, place->owner);
 }
 
-/* The worker that submitted it is about to be killed, with its job or with its actor. */
+/* Whether the worker that submitted the work is about to be killed, with its job or with its actor. */
 static bool is_programs_end(const runtime_checker *checker, const runtime_work *work) {
     if (work->parent == SIZE_MAX) return false;
     const runtime_work *parent = &checker->works[work->parent];
@@ -262,7 +262,7 @@ static bool is_true(const runtime_checker *checker, const runtime_work *work, mr
     return deaths_since(checker, work->submitted_us) > (work->gave ? 0 : work->retries);
 }
 
-/* Checks a moment later: the cause of the failure may be recorded after it. */
+/* Checks a moment later, because the cause of the failure may be recorded after it. */
 static void check_reason(void *context, uint64_t number) {
     runtime_checker *checker = context;
     const runtime_work *work = &checker->works[number];

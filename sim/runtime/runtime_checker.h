@@ -50,17 +50,17 @@ typedef struct runtime_work {
     uint32_t depth, nested;
     size_t inputs[RUNTIME_INPUTS_MAX], input_count;
     uint32_t retries;
-    bool fails, cancelled; /* its body fails; its cancellation was requested */
-    bool stubborn;         /* its body never checks for cancellation */
-    bool large;            /* its result is too large for a message */
+    bool fails, cancelled; /* the body fails; cancellation was requested */
+    bool stubborn;         /* the body never checks for cancellation */
+    bool large;            /* the result is too large for a message */
     bool is_join, is_held; /* is_held: its batch was not submitted */
-    bool streams;          /* it also yields items, one after another: */
+    bool streams;          /* the body also yields items, one after another: */
     uint32_t items, ahead; /* number of items; number of items that may wait */
     uint32_t taken;
-    bool gave;   /* it yielded an item in some run: if that run is lost, it is not begun again */
-    bool unsure; /* its link broke */
+    bool gave;   /* an item was yielded in some run: if that run is lost, the work is not begun again */
+    bool unsure; /* the link of the work broke */
     int64_t submitted_us;
-    uint32_t starts, ends; /* of its body */
+    uint32_t starts, ends; /* begins and ends of its body */
     uint64_t runner;       /* the process that began it last */
     bool settled;
     mr_status status;
@@ -73,9 +73,9 @@ typedef struct runtime_actor {
     uint32_t restarts, starts;
     uint32_t losses; /* deaths of its processes by a fault */
     bool fails, killed;
-    bool detached; /* it outlives its job */
-    size_t place;  /* the placement group that it lives in; SIZE_MAX: none */
-    bool known;    /* the node has confirmed it: other processes may get its handle */
+    bool detached; /* the actor outlives its job */
+    size_t place;  /* placement group of the actor; SIZE_MAX: none */
+    bool known;    /* the node has confirmed the actor: other processes may get its handle */
 } runtime_actor;
 
 typedef struct runtime_place { /* a placement group */
@@ -112,7 +112,7 @@ runtime_work *runtime_checker_add(runtime_checker *checker, uint64_t owner, size
 runtime_work *runtime_checker_at(runtime_checker *checker, int64_t number);
 int64_t runtime_checker_number(const runtime_checker *checker, const runtime_work *work);
 int64_t runtime_checker_value(const runtime_checker *checker, const runtime_work *work); /* its expected result */
-/* Result of a body with these arguments, and these values of the works that it started. */
+/* Result of a body with these arguments, and with these values of the works that the body started. */
 int64_t runtime_work_join(const int64_t *values, size_t count); /* value of a list of values */
 int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs);
 int64_t runtime_work_item(const runtime_work *work, uint32_t index); /* item of a work that streams */
@@ -128,8 +128,9 @@ void runtime_checker_lost(runtime_checker *checker, mr_actor id); /* its process
 /* Compares an actor with the node's actor table. */
 void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left);
 
-/* It was removed, or its job is over (and it was not known to be placed), or its placement was never confirmed. */
+/* Whether the placement group was removed, or its job is over (before it was known to be placed), or its placement was
+ * never confirmed. */
 bool runtime_checker_place_may_be_gone(const runtime_checker *checker, const runtime_place *place);
 bool runtime_checker_is_alive(const runtime_checker *checker, uint64_t process);
 size_t runtime_checker_open_count(const runtime_checker *checker); /* not settled, with a living owner */
-void runtime_checker_complain(const runtime_checker *checker);     /* a violation: names a work that is not settled */
+void runtime_checker_complain(const runtime_checker *checker);     /* violation that names an unsettled work */

@@ -141,7 +141,7 @@ static bool all_ended(void *context) {
 
 static void drop_all(void *context, uint64_t unused) {
     sim_runtime *runtime = context;
-    if (!runtime->worker.joined && runtime->worker.over == NULL) { /* it has just started: mr_init has not returned */
+    if (!runtime->worker.joined && runtime->worker.over == NULL) { /* just started: mr_init has not returned */
         sim_node_after(runtime->node, LATE_US, drop_all, runtime, 0);
         return;
     }

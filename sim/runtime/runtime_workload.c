@@ -276,7 +276,7 @@ void sim_runtime_cancel(sim_runtime *runtime) {
     bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(sim_runtime_rng(runtime), 0.1) &&
                  runtime->world->site_count < SIM_RUNTIME_SITES / 2; /* a forced cancellation costs a worker */
     mr_status status = invocation_cancel(runtime->kept[kept], force ? WIRE_BY_FORCE : WIRE_WITH_CHILDREN);
-    if (status == MR_BUSY && force) return; /* a forced one may have to be repeated */
+    if (status == MR_BUSY && force) return; /* a forced cancellation may have to be repeated */
     work->cancelled = true;
     if (status != MR_OK)
         sim_violation(runtime->world->sim, "a work without a result cannot be cancelled: %s", mr_last_error());

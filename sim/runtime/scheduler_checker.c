@@ -87,7 +87,7 @@ static uint32_t share_of(const scheduler_checker *checker, uint64_t client, cons
     return count;
 }
 
-/* The same for all clients of a job, whose workers they use. */
+/* Number of such leases of all clients of a job. */
 static uint32_t program_share_of(const scheduler_checker *checker, uint32_t program, const resources *need) {
     uint32_t count = 0;
     for (size_t i = 0; i < checker->worker_count; i++)
@@ -116,7 +116,7 @@ static void drop_worker(scheduler_checker *checker, checker_worker *worker) {
     *worker = checker->workers[--checker->worker_count];
 }
 
-/* ---- The records compared with the scheduler's state. */
+/* ---- The checker's records compared with the scheduler's state. */
 
 static bool has_something(const checker_worker *worker) { return worker->lease != 0 || worker->kept; }
 
@@ -280,7 +280,7 @@ void scheduler_checker_keep(scheduler_checker *checker, uint64_t client, uint64_
     end_lease(worker);
     worker->kept = true;
     worker->need = *from_now_on;
-    worker->need.bundle = bundle; /* bundle that met it */
+    worker->need.bundle = bundle; /* bundle that met the request */
     mr_status status = scheduler_keep(checker->scheduler, client, lease, from_now_on);
     if (status != MR_OK) sim_violation(checker->sim, "lease %" PRIu64 " cannot be kept", lease);
     check(checker);
@@ -333,7 +333,7 @@ static const checker_request *due(const scheduler_checker *checker) {
     return NULL;
 }
 
-/* A client's requests in placement groups may come first. */
+/* A client's requests in placement groups may be granted first. */
 static bool is_first_fitting(const scheduler_checker *checker, const checker_request *request, const resources *left) {
     for (const checker_request *at = checker->requests; at < request; at++)
         if (at->client == request->client && (!is_the_machines(at) || resources_fit(&at->need, left))) return false;

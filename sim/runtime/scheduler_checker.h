@@ -52,13 +52,13 @@ typedef struct checker_group {
 typedef struct checker_worker {
     uint64_t id;
     uint32_t program;
-    bool blocked; /* it waits inside a body: its resources are free meanwhile */
-    bool kept;    /* by an actor */
-    bool spent;   /* to be ended */
-    bool told;    /* END was decided */
+    bool blocked; /* the worker waits inside a body: its resources are free meanwhile */
+    bool kept;    /* an actor keeps the worker */
+    bool spent;   /* the worker is to be ended */
+    bool told;    /* the decision END was made */
     uint64_t lease, client;
-    bool asked;     /* its client was asked to return the lease */
-    resources need; /* in a placement group: with the bundle that meets it */
+    bool asked;     /* the client was asked to return the lease */
+    resources need; /* in a placement group: with the bundle that meets the need */
 } checker_worker;
 
 typedef struct scheduler_checker {

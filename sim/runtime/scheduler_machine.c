@@ -197,7 +197,7 @@ static void job_done(machine *machine, machine_process *client, uint64_t id) {
     if (resumes) go_on(machine, client);
 }
 
-/* The job of this worker waits for another job that will never run: it continues without it. */
+/* The job of this worker waits for another job that will never run: it continues without that job. */
 static void go_on_without(machine *machine, machine_process *client) {
     const machine_shape *shape = &client->shapes[0];
     if (client->blocked && shape->backlog + shape->requested == 0 && client->lease_count == 0) go_on(machine, client);
@@ -227,7 +227,7 @@ static void refused(machine *machine, machine_process *client, uint64_t ticket) 
 
 static void reclaimed(machine *machine, machine_process *client, uint64_t id) {
     machine_lease *lease = lease_of(client, id);
-    if (lease == NULL) return; /* it was returned meanwhile */
+    if (lease == NULL) return; /* the lease was returned meanwhile */
     lease->reclaimed = true;
     if (!lease->running) use_lease(machine, client, lease);
 }
@@ -477,7 +477,7 @@ static void at_process(machine *machine, machine_process *to, const notice *noti
     }
 }
 
-/* A job for a dead worker is lost, and its owner learns it. */
+/* A job for a dead worker is lost, and its owner is notified. */
 static void at_nobody(machine *machine, const notice *notice) {
     if (notice->kind == TELL_JOB && notice->b != 0 && machine_process_of(machine, notice->a)->alive)
         tell(machine, (struct notice){.kind = TELL_LOST, .to = notice->a, .a = notice->b});

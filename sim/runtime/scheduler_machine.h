@@ -25,7 +25,7 @@ enum {
     MACHINE_ALIVE_MAX = 40
 };
 
-typedef struct machine_lease { /* as its client knows it */
+typedef struct machine_lease { /* state of a lease as its client knows it */
     uint64_t id, worker;
     size_t shape;
     bool running, reclaimed;
@@ -47,7 +47,7 @@ typedef struct machine_process {
     uint64_t id; /* 0: none */
     uint32_t program;
     bool alive, is_worker;
-    bool joined;     /* the node knows the process, and does not know of its end */
+    bool joined;     /* the node knows the process as alive */
     int64_t told_us; /* arrival time of the last message to it */
     machine_shape shapes[MACHINE_SHAPES_MAX];
     size_t shape_count;
@@ -91,7 +91,7 @@ void machine_drop_work(machine *machine, machine_process *process); /* work not 
 /* Creates a placement group of that driver; no-op if there are enough. */
 void machine_group_add(machine *machine, machine_process *driver, const resources *bundles, uint32_t count, bool apart,
                        bool detached);
-void machine_group_remove(machine *machine, machine_group *group); /* no-op if there is none */
+void machine_group_remove(machine *machine, machine_group *group); /* no-op without a group */
 /* Puts the driver's work of that shape into the placement group, into that bundle (0: any), if it has none at the
  * moment. */
 void machine_use_group(machine *machine, machine_process *process, size_t shape, const machine_group *group,

@@ -46,12 +46,12 @@ typedef struct sim_runtime { /* a driver or a worker */
     core_worker_host host;
     int64_t tick_at_us;
     bool stopping;
-    uint8_t about[16];              /* data that it joins with */
+    uint8_t about[16];              /* data that the process joins with */
     list births;                    /* actors that the node has not confirmed yet; owned */
     list place_waits;               /* waits for placement groups; owned */
-    list watches;                   /* works that it has submitted and that are not settled; owned */
+    list watches;                   /* submitted works that are not settled; owned */
     list takers;                    /* readers of streams (sim_stream.h); owned */
-    object *kept[SIM_RUNTIME_KEPT]; /* of a driver: results that it still has; with their works */
+    object *kept[SIM_RUNTIME_KEPT]; /* of a driver: results that the driver still has, with their works */
     size_t kept_works[SIM_RUNTIME_KEPT];
     list group; /* of a driver: a batch that was not submitted yet; its works: */
     runtime_work *grouped[SIM_RUNTIME_GROUP];
@@ -59,9 +59,9 @@ typedef struct sim_runtime { /* a driver or a worker */
     /* Of a worker: the work that it runs. */
     mr_call *call;
     runtime_work *work;
-    size_t waits;                       /* number of works of its own that it waits for */
-    int64_t nested[RUNTIME_NESTED_MAX]; /* their values */
-    mr_status failed;                   /* failure of one of them */
+    size_t waits;                       /* number of works that the running work waits for */
+    int64_t nested[RUNTIME_NESTED_MAX]; /* values of these works */
+    mr_status failed;                   /* failure of one of these works */
     uint32_t given;                     /* items of a stream given in this run */
     sim_fn *then;                       /* next action of its body */
 } sim_runtime;
@@ -103,20 +103,20 @@ void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site); /
 void sim_runtime_world_check_actors(sim_runtime_world *world);
 void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation */
 
-void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins the next work, if it runs none */
+void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins the next work, if none runs */
 
-/* Inside a driver's process. */
-bool sim_runtime_is_ready(sim_runtime *runtime); /* it has joined, and has its store client */
+/* Functions for code inside a driver's process. */
+bool sim_runtime_is_ready(sim_runtime *runtime); /* the process has joined, and has its store client */
 void sim_runtime_submit(sim_runtime *runtime);
 void sim_runtime_join(sim_runtime *runtime);
 void sim_runtime_group(sim_runtime *runtime); /* opens a batch, and submits or drops it a while later */
 void sim_runtime_cancel(sim_runtime *runtime);
 void sim_runtime_drop(sim_runtime *runtime, size_t index); /* drops a result that it has; no-op if there is none */
 void sim_runtime_actor(sim_runtime *runtime);              /* creates an actor, or kills one */
-void sim_runtime_kill_actors(sim_runtime *runtime);        /* its own, and those whose job is over */
+void sim_runtime_kill_actors(sim_runtime *runtime);        /* those of this driver, and those whose job is over */
 void sim_runtime_place(sim_runtime *runtime);              /* creates a placement group, waits for or removes one */
-void sim_runtime_remove_places(sim_runtime *runtime);      /* its own, and those whose job is over */
-bool sim_runtime_is_idle(const sim_runtime *runtime);      /* it has no task, lease or object */
+void sim_runtime_remove_places(sim_runtime *runtime);      /* those of this driver, and those whose job is over */
+bool sim_runtime_is_idle(const sim_runtime *runtime);      /* the process has no task, lease or object */
 
 /* ---- Internal to sim_runtime.c, runtime_workload.c, sim_actor.c, sim_placement.c and sim_body.c. */
 

@@ -44,7 +44,7 @@ static void step(void *context, uint64_t unused) {
     mr_status status = give_item(runtime, runtime_work_item(work, runtime->given));
     if (status == MR_OK) {
         given(runtime);
-    } else if (status == MR_CANCELLED) { /* the reader is gone: a stubborn body goes on without it */
+    } else if (status == MR_CANCELLED) { /* the reader is gone: a stubborn body continues without it */
         runtime->then(runtime, 0);
         return;
     } else if (status == MR_CLOSED) { /* a reader may remain, and gets an error after these items */

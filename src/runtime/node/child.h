@@ -9,7 +9,7 @@
 typedef struct children {
     event_loop *loop;
     map by_pid;                                                 /* of child, owned */
-    void (*on_exit)(void *context, pid_t pid, int wait_status); /* one has ended; the status as of waitpid */
+    void (*on_exit)(void *context, pid_t pid, int wait_status); /* a child has ended; as from waitpid */
     void *context;
 } children;
 
@@ -17,5 +17,5 @@ void children_init(children *children, event_loop *loop, void (*on_exit)(void *c
                    void *context);
 void children_fini(children *children); /* kills and reaps all */
 
-MR_MUST mr_status children_add(children *children, pid_t pid); /* on failure it is killed and reaped */
+MR_MUST mr_status children_add(children *children, pid_t pid); /* on failure the process is killed and reaped */
 void children_kill(children *children, pid_t pid);             /* SIGKILL; no-op for other processes */

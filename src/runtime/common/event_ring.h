@@ -110,9 +110,9 @@ typedef struct event_ring { /* the writer's side; zeroed: off, costs a branch */
     event_ring_record *records;
     clock_source clock;
     uint64_t mask, next, reserved;
-    event newest;      /* the newest record as begun, and its count */
+    event newest;      /* the newest record as begun, with its present count */
     uint64_t small;    /* word of kind, name, outcome and count of the newest record, as last stored */
-    uint64_t key;      /* key of its first call */
+    uint64_t key;      /* key of the newest record's first call */
     uint64_t open_key; /* key of the calls that the fast path accepts */
     uint32_t room;     /* calls that the fast path still accepts */
     uint32_t had;      /* `room` at the last count in the record */
@@ -205,7 +205,7 @@ typedef struct event_ring_copy { /* owned: event_ring_copy_fini */
     uint32_t pid, role;
     int64_t opened_us;
     uint32_t inside;  /* calls that run now */
-    uint64_t written; /* records begun since it was opened */
+    uint64_t written; /* records begun since the ring was opened */
     event *events;    /* oldest first; earlier records were overwritten */
     uint32_t count;
     uint8_t *names; /* as in the page */

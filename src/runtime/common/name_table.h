@@ -5,7 +5,7 @@
  * text with other code is another name.
  *
  * The first NAME_TABLE_MAX names get a number and are never freed; further names have no number. Shared: a name without
- * a number is freed with its last reference. Counted with the context's lock held. */
+ * a number is freed with its last reference. References are counted with the context's lock held. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ typedef struct name_table { /* zero-initialized it is empty and ready */
     map by_hash;            /* of names with a number; owned */
     uint32_t count;
     struct {
-        const void *place; /* address of the program's text or code: an equal address mostly means an equal name */
+        const void *place; /* address of the program's text or code: an equal address usually means an equal name */
         interned_name *name;
     } cache[NAME_TABLE_CACHE];
 } name_table;

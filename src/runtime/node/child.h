@@ -1,5 +1,5 @@
-/* child.h — child processes of a node: their ends are seen by pidfd, and they are reaped at once, with the processes
- * that they started (orphans.h). */
+/* child.h — child processes of a node. Each is watched by a pidfd; at its end it is reaped, and the processes that it
+ * started are killed (orphans.h). */
 #pragma once
 #include <sys/types.h>
 

@@ -5,12 +5,12 @@
  *      └── restarts left ── process died ─┴───────────┘
  *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
  *
- * A process that has a handle holds the actor. An actor that has lost its last holder ends, unless it is detached; a
- * living actor gets time to exit (node_actor_ops.dismiss). A process that ends holds nothing. Handles among the
- * arguments of an actor are held by the actor itself, as long as it lives: its process may not have them yet, and a
- * restarted process gets them again. The host keeps everything else that the arguments need (node_actor_args.h) until
- * the actor is ALIVE and will not be restarted. A worker that cannot receive the creation request is replaced by
- * another, which does not count as a restart.
+ * A process that has a handle holds the actor. An actor that has lost its last holder ends, unless it is detached; an
+ * ALIVE actor gets time to exit (node_actor_ops.dismiss). The end of a process releases its handles. The actor itself
+ * holds the handles among its arguments until its death: its process may not have reported them yet, and a restarted
+ * process gets them again. The host keeps everything else that the arguments need (node_actor_args.h) until the actor
+ * is ALIVE and will not be restarted. A worker that cannot receive the creation request is replaced by another, which
+ * does not count as a restart.
  *
  * Pure over its host (node_actor_ops). A query for the location of an actor is answered when the actor is ALIVE or
  * DEAD. */
@@ -36,11 +36,11 @@ typedef struct node_actor {
     struct node_actor *same_id, *same_name; /* next actor with the same hash in by_id, in by_name */
     mr_actor id;
     char class_name[256], name[256], name_space[256];
-    uint32_t program; /* its job */
-    bool detached;    /* outlives its job */
+    uint32_t program; /* number of the actor's job */
+    bool detached;    /* survives the end of its job */
     node_actor_state state;
     uint32_t restarts;
-    uint32_t threads; /* threads that run its methods */
+    uint32_t threads; /* threads that run the actor's methods */
     resources need;
     value_pack *args;       /* NULL: the actor will not be created again */
     struct node_kept *kept; /* objects that the arguments need, kept by the host */

@@ -1,7 +1,7 @@
-/* node_actor_args.h — objects and references that the node keeps for actors that it may have to create again: those
- * that their arguments contain (attachment_each_need), also after their creator has ended.
+/* node_actor_args.h — objects and references in the arguments of actors (attachment_each_need), which the node keeps
+ * while an actor may be created again, even after the actor's creator has ended.
  *
- *   object of the store  held by the store server (node_extension_ops.keep): survives its creator
+ *   object of the store    held by the store server (node_extension_ops.keep): survives its creator
  *   future of a process    borrowed from its owner (borrow.h), as by any process; lost with its owner
  *   handle of an actor     held by the new actor itself (node_actor.h)
  *

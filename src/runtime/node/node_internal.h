@@ -31,7 +31,7 @@ typedef struct node_job {
     bool ended;              /* the driver is gone */
     node_output *output;     /* output of the workers; NULL: not wanted, or the driver has not joined */
     uint32_t native;         /* number of the job's native workers; 0: none */
-    uint32_t host;           /* of a number of native workers: its job; 0: this is a job */
+    uint32_t host;           /* of a number of native workers: the job's own number; 0: a job */
 } node_job;
 
 typedef struct node_member { /* a process that has a link to the node */
@@ -41,8 +41,8 @@ typedef struct node_member { /* a process that has a link to the node */
     bool joined;
     wire_role role;
     uint32_t program;
-    gpu_share gpus;     /* GPUs that it has as a worker */
-    uint64_t gpus_seen; /* devices visible to it, if gpus_told */
+    gpu_share gpus;     /* GPUs assigned to the worker */
+    uint64_t gpus_seen; /* devices visible to the worker, if gpus_told */
     bool gpus_told;
     uint64_t gpu_lease;   /* lease that its GPUs belong to; 0: none, or an actor's */
     list lease_waits;     /* of node_lease_wait */

@@ -89,7 +89,7 @@ void node_manager_child_started(node_core *core, uint32_t program, int pid);
 void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
 
 bool node_manager_is_starting(const node_core *core, int pid); /* the process has not joined yet */
-/* Why the node has killed a process, for the text of its death; "": not killed, or no reason. */
+/* Reason why the node has killed a process, for the text of its death; "": not killed, or no reason. */
 const char *node_manager_sentence(const node_core *core, int pid);
 
 /* A process started by the launcher has ended; `how` is a text such as "exited with status 3". */

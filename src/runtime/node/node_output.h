@@ -23,10 +23,10 @@ typedef struct node_std_stream {
     uint32_t shown;  /* lines shown in that second */
     uint64_t hidden; /* lines not shown since the last displayed one */
     uint64_t repeats;
-    char last[OUTPUT_LINE_MAX]; /* last source: */
+    char last[OUTPUT_LINE_MAX]; /* last displayed line, and the last source: */
     char last_label[OUTPUT_LABEL_MAX + 1];
     int last_pid;
-    size_t last_size; /* SIZE_MAX: there was none */
+    size_t last_size; /* SIZE_MAX: no line yet */
 } node_std_stream;
 
 typedef struct node_output {
@@ -43,7 +43,7 @@ void node_output_room(node_output *output); /* the link has room again */
 void node_output_end(node_output *output); /* the driver is gone; frees the output, now or when no batch is in flight */
 
 typedef struct node_output_source {
-    const char *label; /* at most OUTPUT_LABEL_MAX bytes of it are shown */
+    const char *label; /* at most OUTPUT_LABEL_MAX bytes are shown */
     int pid;           /* 0: not shown */
     std_stream std_stream;
 } node_output_source;

@@ -67,12 +67,12 @@ void scheduler_destroy(scheduler *scheduler);
 
 /* Workers of different programs run different code; the caller chooses the numbers. */
 void scheduler_client_add(scheduler *scheduler, uint64_t client, uint32_t program);
-void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* ends its requests and its workers */
+void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* ends the client's requests and workers */
 /* Stops prestarting workers of the program, which is freed when its last client, worker and start is gone. */
 void scheduler_program_ended(scheduler *scheduler, uint32_t program);
 
 void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* a spawned worker has joined */
-void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
+void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* ends the worker's lease */
 void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);                /* a spawned worker will not join */
 void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred);            /* no SPAWN of a barred program */
 
@@ -93,8 +93,8 @@ typedef struct scheduler_place { /* the request for a group */
 /* MR_EXISTS; MR_INVALID: more kinds of resources than there can be; MR_NOMEM. At least one bundle. */
 MR_MUST mr_status scheduler_group_add(scheduler *scheduler, uint64_t group, const resources *bundles, uint32_t count,
                                       const scheduler_place *place);
-void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op if there is none */
-/* Whether a need can ever be met from its group. MR_NOT_FOUND, MR_INVALID. */
+void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op for an unknown group */
+/* Whether the group of `need` can ever meet it. MR_NOT_FOUND, MR_INVALID. */
 MR_MUST mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need);
 
 /* ---- Requests. Tickets are the caller's, unique per client. A need that names a group names an existing one. */
@@ -122,8 +122,8 @@ bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* th
 typedef struct scheduler_snapshot { /* of one process */
     uint64_t client;                /* client of its lease; 0: none, or the node for an actor */
     bool kept, blocked; /* kept: an actor has it permanently; blocked: its body waits, and its resources are released */
-    resources need;     /* its resources as a worker */
-    uint32_t requests;  /* its pending requests as a client */
+    resources need;     /* resources of the process as a worker */
+    uint32_t requests;  /* pending requests of the process as a client */
 } scheduler_snapshot;
 scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process);
 void scheduler_check(const scheduler *scheduler);

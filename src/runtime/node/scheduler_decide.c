@@ -219,7 +219,8 @@ static bool due_lacks_worker(const scheduler *scheduler, const program *program)
     return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->machine.free);
 }
 
-/* Whether the program could use more workers now than are idle or starting. */
+/* Whether to start a worker of the program: for `prestart`, for the due request, or since more requests fit now than
+ * workers are idle or starting. */
 static bool wants_more(scheduler *scheduler, const program *program) {
     if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
     if (due_lacks_worker(scheduler, program)) return true;

@@ -34,7 +34,7 @@ typedef struct program {
 } program;
 
 typedef struct client {
-    list place; /* in scheduler.asking while it has requests, else in scheduler.quiet */
+    list place; /* in scheduler.asking while the client has requests, else in scheduler.quiet */
     uint64_t id;
     program *program;
     uint32_t lease_count;
@@ -45,8 +45,8 @@ typedef struct request {
     list place;
     client *client;
     uint64_t ticket, order;
-    uint32_t passed; /* grants to younger requests, while its client had nothing of what it needs */
-    bool comes;      /* in a reclaim decision: free and returning resources are enough for it */
+    uint32_t passed; /* grants to younger requests while the client had none of the resources */
+    bool comes;      /* in a reclaim decision: free and returning resources are enough */
     resources need;
     group *group; /* group of its resources, or group to place; NULL: the machine */
     bool places;  /* needs no worker: its grant places the group */
@@ -57,8 +57,8 @@ typedef struct worker {
     uint64_t id;
     program *program;
     struct granted_lease *lease; /* NULL: idle, kept or spent */
-    bool kept;                   /* an actor has it permanently */
-    bool blocked;                /* its body waits: its resources are free for others */
+    bool kept;                   /* an actor has the worker permanently */
+    bool blocked;                /* a body waits: the worker's resources are free for others */
     bool spent;                  /* will end */
     bool is_idle;
     bool evicted; /* will end because its group was removed */
@@ -73,7 +73,7 @@ typedef struct granted_lease {
     worker *worker;
     resources need;
     pool *pool;     /* pool of `need` */
-    bool reclaimed; /* its client was asked to return it */
+    bool reclaimed; /* the client was asked to return the lease */
 } granted_lease;
 
 struct scheduler {

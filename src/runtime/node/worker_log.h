@@ -51,5 +51,6 @@ void worker_logs_ended(worker_logs *logs, int pid); /* passes on the last lines 
 
 /* Passes on all output so far before returning, including an unfinished line. */
 void worker_logs_drain(worker_logs *logs);
-/* "last line but one | last line" of its stderr, or of its stdout if stderr is empty; "": no output. */
+/* Last lines of the worker's stderr, or of its stdout if stderr is empty: "last line but one | last line"; "": no
+ * output. */
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

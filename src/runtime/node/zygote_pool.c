@@ -21,8 +21,8 @@ typedef struct zygote {
     zygote_pool *pool;
     uint32_t program;
     const launch_spec *spec; /* borrowed; NULL: dropped */
-    pid_t pid;               /* 0: it has ended, or there is none */
-    int socket_fd;           /* -1: it has ended, or there is none */
+    pid_t pid;               /* 0: ended, or not started */
+    int socket_fd;           /* -1: ended, or not started */
     event_loop_watch *watch;
     bool ready, cold;
     bool failing;    /* the host is being called: must not be freed */

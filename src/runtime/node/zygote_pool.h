@@ -35,8 +35,8 @@ void zygote_pool_destroy(zygote_pool *pool);
 
 /* Requests a worker of that program: made, afresh or failed follows once, also after zygote_pool_drop. */
 MR_MUST mr_status zygote_pool_ask(zygote_pool *pool, uint32_t program, const launch_spec *spec);
-bool zygote_pool_is_cold(zygote_pool *pool, uint32_t program); /* its zygote cannot fork: start its workers afresh */
-void zygote_pool_drop(zygote_pool *pool, uint32_t program);    /* no more requests follow; its zygote ends */
+bool zygote_pool_is_cold(zygote_pool *pool, uint32_t program); /* it cannot fork: start workers afresh */
+void zygote_pool_drop(zygote_pool *pool, uint32_t program);    /* no more requests follow; the program's zygote ends */
 void zygote_pool_settle(zygote_pool *pool);                    /* reports all finished forks before returning */
 bool zygote_pool_has(zygote_pool *pool, pid_t pid);            /* the pid is a zygote */
 void zygote_pool_ended(zygote_pool *pool, pid_t pid, const char *why); /* a zygote has ended: "was killed by …" */

@@ -28,7 +28,7 @@
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 
-/* Of the environment; "" if there is none. */
+/* An environment variable; "" if it is not set. */
 static const char *variable(const char *name) {
     const char *text = getenv(name);
     return text == NULL ? "" : text;
@@ -48,14 +48,14 @@ static bool is_lasting(void) { return strstr(variable(OPTIONS), "lasting=1") != 
 
 void boot_begin_node(void) {
     if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */
-    setsid();                                  /* signals of a terminal go to the program alone */
+    setsid();                                  /* signals of a terminal go to the driver only */
     prctl(PR_SET_NAME, "miniray-node");
     for (int fd = BOOT_LIFELINE_FD; fd <= BOOT_LAUNCH_SPEC_FD; fd++) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 void boot_begin_worker(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpgid(0, 0); /* processes it starts end with it (orphans.h) */
+    setpgid(0, 0); /* processes that the worker starts end with it (orphans.h) */
     prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
@@ -74,13 +74,12 @@ void boot_forget(void) {
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
 }
 
-/* ---- Starting. */
+/* ---- Starting processes. */
 
 enum { VARIABLES = 4, FDS = 6 };
 
-/* The launch spec's environment without our variables, and with these. The strings are borrowed; the list is the
- * caller's.
- */
+/* The launch spec's environment without the runtime's variables, and with `variables`. The strings are borrowed; the
+ * caller frees the list. */
 static char **environment_with(const launch_spec *spec, char *const variables[VARIABLES]) {
     size_t size = 0, used = 0;
     while (spec->environment[size] != NULL) size++;
@@ -94,7 +93,7 @@ static char **environment_with(const launch_spec *spec, char *const variables[VA
 typedef struct plan {
     const launch_spec *spec;
     const char *executable;     /* NULL: the launch spec's */
-    char *variables[VARIABLES]; /* of ours, owned: start frees them; the rest NULL */
+    char *variables[VARIABLES]; /* owned, `start` frees them; the rest NULL */
     int fds[FDS];               /* source of descriptor 0, 1, …; -1: unchanged, if inherited */
 } plan;
 
@@ -146,13 +145,13 @@ mr_status boot_start_worker(const launch_spec *spec, const boot_worker *told, pi
     return start(&plan, pid);
 }
 
-/* Ends a node that does not stand, if it has not ended already. */
+/* Kills a node that is not ready, unless it has ended already, and reaps it. */
 static int put_down(pid_t pid) {
     kill(pid, SIGKILL);
     return orphans_reap(pid);
 }
 
-/* The node's message: only "ok" means that the node is ready. Otherwise the node ends. */
+/* Waits for the node's message: only "ok" means that the node is ready. Otherwise kills the node. */
 static mr_status await_ready(int fd, pid_t pid) {
     char text[400];
     size_t used = 0;
@@ -183,14 +182,14 @@ static mr_status await_ready(int fd, pid_t pid) {
     return error_set(MR_PEER_DIED, "the node (process %d) ended while it started, without an error message", (int)pid);
 }
 
-/* A pipe whose ends lie above the numbers that the node gets them at, so that neither dup2 closes the other. The caller
- * closes the ends that are not -1, also after a failure. */
+/* A pipe with descriptors above those that the node gets, so that neither dup2 closes the other. The caller closes the
+ * ends that are not -1, also after a failure. */
 static mr_status high_pipe(int fds[2]) {
     int low[2];
     if (pipe2(low, O_CLOEXEC) != 0) return error_errno("cannot create a pipe to the node");
     fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
-    if (errno == EINVAL) errno = EMFILE; /* the limit is below the numbers that are asked for */
+    if (errno == EINVAL) errno = EMFILE; /* the limit of descriptors is below PROGRAM_FD_FIRST */
     mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("cannot create a pipe to the node") : MR_OK;
     close(low[0]);
     close(low[1]);
@@ -218,7 +217,7 @@ static mr_status open_stdio(const char *run, int fds[2]) {
     return status;
 }
 
-/* A launch spec as a file without a name; -1 if there is none to give. */
+/* Writes the launch spec to an unnamed file; -1: there is no launch spec. */
 static mr_status open_launch_spec(const boot_node *told, int *fd) {
     *fd = -1;
     if (!told->has_launch_spec) return MR_OK;
@@ -301,6 +300,6 @@ mr_status boot_read_launch_spec(const boot_node *told, launch_spec **out) {
 void boot_node_ready(const char *error) {
     const char *text = error == NULL ? "ok" : error;
     ssize_t written = write(BOOT_READY_FD, text, strlen(text));
-    (void)written; /* the program is gone: its lifeline shows it */
+    (void)written; /* the driver is gone: the lifeline shows it */
     close(BOOT_READY_FD);
 }

@@ -1,4 +1,4 @@
-/* boot_test.c — what a process is told by its environment, and what a worker is started with: `env` is the worker. */
+/* boot_test.c — roles and options in the environment, and the start of a worker: `env` is the worker. */
 #include "runtime/common/boot.h"
 
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void a_failed_start_is_reported(void **state) {
     pid_t pid;
     assert_int_not_equal(boot_start_worker(&spec, &(boot_worker){"/here/hub", {-1, {-1, -1}}, -1, ""}, &pid), MR_OK);
     assert_non_null(strstr(mr_last_error(), "executable of 'folder'"));
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and nobody is left to wait for */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
     close(spec.executable_fd);
 }
 

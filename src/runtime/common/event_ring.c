@@ -17,8 +17,8 @@ enum { WORDS = sizeof(event) / 8 };
 #define SMALL_SHIFT(field) (8 * (offsetof(struct event, field) - offsetof(struct event, kind)))
 _Static_assert(offsetof(struct event, kind) % 8 == 0, "kind, name, outcome and count are one word");
 
-/* A reader that sees a later store sees all earlier ones. On x86 stores are seen in order: only a compiler barrier is
- * needed. */
+/* A reader that sees a later store sees all earlier ones. x86 keeps the order of stores, so a compiler barrier is
+ * enough. */
 static inline void store_barrier(void) {
 #if defined(__x86_64__)
     __asm__ volatile("" ::: "memory");
@@ -27,7 +27,7 @@ static inline void store_barrier(void) {
 #endif
 }
 
-/* The same for loads. */
+/* The same for loads. x86 keeps their order, too. */
 static inline void load_barrier(void) { store_barrier(); }
 
 size_t event_ring_bytes(uint32_t count) {
@@ -78,7 +78,7 @@ static bool is_known(const event_ring *ring, uint32_t number, const char *name, 
     return known->size == size && memcmp(ring->page->names + known->offset, name, size) == 0;
 }
 
-/* Searches all names, and adds a new one. */
+/* Number of a name: searches all names, and adds a new one. */
 static uint8_t learn(event_ring *ring, const char *name, size_t size) {
     for (uint32_t i = 0; i < ring->names_count; i++)
         if (is_known(ring, i, name, size)) return (uint8_t)i;
@@ -94,7 +94,7 @@ static uint8_t learn(event_ring *ring, const char *name, size_t size) {
     return (uint8_t)number;
 }
 
-/* Only what is met first is copied. */
+/* Number of a name, by a cache of recent names. */
 static uint8_t number_of(event_ring *ring, const char *name, size_t size) {
     if (size == 0 || size > 255) return EVENT_RING_NAME_NONE;
     uint8_t *recent = &ring->recent[slot_of(name, size)];
@@ -125,7 +125,7 @@ static void begin(event_ring *ring, const event *event) {
     atomic_store_explicit(&ring->page->next, number + 1, memory_order_release);
 }
 
-/* How many calls the next record may stand for, after one that took so long. */
+/* Limit of calls for the next record, after a record that took so long. */
 static uint32_t next_limit(uint32_t limit, int64_t took_us) {
     if (took_us > 4 * EVENT_RING_GROUP_US) return 1;
     if (took_us > EVENT_RING_GROUP_US) return limit > 1 ? limit / 2 : 1;
@@ -144,7 +144,7 @@ static void set_inside(event_ring *ring, uint32_t inside) {
     atomic_store_explicit(&ring->page->inside, inside, memory_order_relaxed);
 }
 
-/* Whether the newest record can stand for this call too. */
+/* Whether the newest record can also count this call. */
 static bool fits(const event_ring *ring, const event_ring_call *call, uint8_t name) {
     const event *newest = &ring->newest;
     return ring->shared && ring->inside == 0 && !ring->slept && newest->kind == call->kind && newest->name == name &&
@@ -161,14 +161,14 @@ static void count_more(event_ring *ring, uint32_t more) {
     store_word(ring, ring->newest.number, WORD_OF(kind), ring->small);
 }
 
-/* Adds calls of the fast path to the record. */
+/* Adds the fast path's calls since the last count to the newest record. */
 static void count_short(event_ring *ring) {
     if (ring->room == ring->had) return;
     count_more(ring, ring->had - ring->room);
     ring->had = ring->room;
 }
 
-/* Turns a running call of the fast path into one of the slow path. */
+/* Closes the fast path. A fast-path call that runs now becomes one of the slow path. */
 static void end_short_way(event_ring *ring) {
     count_short(ring);
     ring->open_key = EVENT_RING_NO_KEY;
@@ -181,7 +181,7 @@ static void end_short_way(event_ring *ring) {
     }
 }
 
-/* Of the next calls of this key, but for the last, which closes the record. */
+/* Opens the fast path for further calls of this key, except for the last call, which closes the record. */
 static void begin_short_way(event_ring *ring) {
     if (ring->key == 0) return;
     ring->open_key = ring->key;
@@ -198,8 +198,8 @@ uint64_t event_ring_enter(event_ring *ring, const event_ring_call *call) {
     } else {
         int64_t now_us = clock_now_us(ring->clock);
         if (ring->shared && ring->inside == 0) close_newest(ring, ring->slept ? ring->rested_us : now_us);
-        bool submits = call->kind == EVENT_SUBMIT;    /* which takes no time, however long it slept before */
-        if (ring->slept && !submits) ring->limit = 1; /* it has time: this one is measured by itself */
+        bool submits = call->kind == EVENT_SUBMIT;    /* takes no time, however long the sleep before */
+        if (ring->slept && !submits) ring->limit = 1; /* the process has time to measure this call alone */
         begin(ring, &(event){.begun_us = now_us,
                              .process = call->process,
                              .call = call->call,
@@ -209,7 +209,7 @@ uint64_t event_ring_enter(event_ring *ring, const event_ring_call *call) {
                              .name = name,
                              .count = 1});
         ring->key = call->key;
-        ring->shared = ring->inside == 0; /* of two that run at once each has its own */
+        ring->shared = ring->inside == 0; /* of two concurrent calls each has its own record */
     }
     ring->slept = false;
     ring->lanes |= UINT64_C(1) << lane;
@@ -228,7 +228,7 @@ static void end_other(event_ring *ring, uint64_t number, mr_status outcome) {
 void event_ring_leave_slowly(event_ring *ring, uint64_t entered, mr_status outcome) {
     if (!event_ring_on(ring)) return;
     end_short_way(ring);
-    if (ring->inside == 0) return; /* it was off when it began */
+    if (ring->inside == 0) return; /* the ring was off when the call began */
     uint64_t number = entered / EVENT_RING_LANES;
     ring->lanes &= ~(UINT64_C(1) << entered % EVENT_RING_LANES);
     set_inside(ring, ring->inside - 1);
@@ -271,8 +271,8 @@ static bool is_ring(const event_ring_page *page, size_t bytes) {
            capacity <= (bytes - EVENT_RING_PAGE) / sizeof(event_ring_record);
 }
 
-/* Copies the records from `first` to `next`, without those that are not what their place says: of a mad writer, or
- * overwritten already. */
+/* Copies the records from `first` to `next`, without those whose number is wrong: overwritten, or from a corrupt
+ * writer. */
 static void copy_records(const event_ring_page *page, uint64_t first, uint64_t next, event_ring_copy *out) {
     const event_ring_record *records = records_of(page);
     uint32_t capacity = page->capacity;
@@ -285,7 +285,7 @@ static void copy_records(const event_ring_page *page, uint64_t first, uint64_t n
     }
 }
 
-/* Drops what the writer may have been overwriting meanwhile. */
+/* Drops records that the writer may have overwritten during the copy. */
 static void drop_torn(const event_ring_page *page, event_ring_copy *out) {
     load_barrier();
     uint64_t reserved = atomic_load_explicit(&page->reserved, memory_order_relaxed);
@@ -336,8 +336,8 @@ mr_status event_ring_read(const void *memory, size_t bytes, uint32_t count_max, 
     return MR_OK;
 }
 
-/* Searches from the stream's newest mark back to the first that covers the place. A mark beyond a newer one means that
- * the file was truncated in between. */
+/* Searches the stream's marks from the newest back to the first that covers the place. A mark beyond a newer one means
+ * that the file was truncated in between. */
 static uint8_t marked(const event_ring_page *page, std_stream std_stream, uint64_t place, uint8_t newest) {
     uint64_t next = atomic_load_explicit(&page->marks_next, memory_order_acquire), reached = UINT64_MAX;
     uint64_t oldest = next > EVENT_RING_MARKS ? next - EVENT_RING_MARKS : 0;
@@ -351,7 +351,7 @@ static uint8_t marked(const event_ring_page *page, std_stream std_stream, uint64
     return newest;
 }
 
-/* The newest record is read before the marks: a body that has begun since has already made its mark. */
+/* Reads the newest record before the marks: a body that begins in between has already set its mark. */
 bool event_ring_printed_by(const void *memory, size_t bytes, std_stream std_stream, uint64_t place, char *out,
                            size_t size) {
     event_ring_copy copy;

@@ -55,7 +55,7 @@ enum {
 
 typedef enum event_kind {
     EVENT_TASK = 1,
-    EVENT_CREATE, /* of an actor */
+    EVENT_CREATE, /* creation of an actor */
     EVENT_METHOD,
     EVENT_WAIT,   /* a worker waited in mr_get or mr_wait and released its CPU */
     EVENT_SUBMIT, /* a driver has sent a call: `process` is the callee */
@@ -64,11 +64,11 @@ typedef enum event_kind {
 typedef struct event {
     int64_t begun_us, ended_us; /* monotonic clock; ended 0: running, or the clock was not read since */
     uint64_t process, call;     /* caller (or callee), and the caller's number of the (first) call */
-    uint64_t number;            /* of this record, from 0: distinguishes it from earlier ones at that place */
+    uint64_t number;            /* number of this record, from 0: differs from those of earlier records at that place */
     uint32_t bytes;             /* of the (first) call's arguments */
-    uint32_t lane;              /* concurrent calls have different lanes, from 0; the last has the rest */
+    uint32_t lane;              /* concurrent calls have different lanes, from 0; the last lane has the rest */
     uint8_t kind, name;         /* event_kind; number of a name */
-    uint8_t outcome;            /* mr_status; of several the last that failed */
+    uint8_t outcome;            /* mr_status; of several calls the last failure */
     uint8_t count;              /* calls in this record */
     uint8_t unused[12];
 } event;
@@ -83,7 +83,7 @@ typedef struct event_ring_page {
     _Alignas(128) _Atomic uint64_t next; /* records begun */
     _Atomic uint64_t reserved;           /* no record from this number on was written */
     _Atomic uint32_t inside;             /* calls that run now */
-    _Atomic uint32_t names_used;         /* bytes */
+    _Atomic uint32_t names_used;         /* bytes used in `names` */
     _Atomic int64_t rested_us;           /* begin of idleness after the newest record */
     _Atomic uint64_t marks_next;         /* marks made; mark i lies at i % EVENT_RING_MARKS */
     /* bytes written << 9 | stream << 8 | number of the name that wrote them */
@@ -100,7 +100,7 @@ _Static_assert(sizeof(event_ring_record) == 64, "layout");
 
 /* ---- Writing. */
 
-typedef struct event_ring_known { /* a name in the table */
+typedef struct event_ring_known { /* place of a name in the page */
     uint16_t offset;
     uint8_t size;
 } event_ring_known;
@@ -110,17 +110,17 @@ typedef struct event_ring { /* the writer's side; zeroed: off, costs a branch */
     event_ring_record *records;
     clock_source clock;
     uint64_t mask, next, reserved;
-    event newest;      /* the newest record as begun, and its count */
-    uint64_t small;    /* its word of kind, name, outcome and count, as last stored */
-    uint64_t key;      /* of its first call */
-    uint64_t open_key; /* open for successive calls of this key on the fast path: */
-    uint32_t room;     /* so many more, */
-    uint32_t had;      /* of so many when they were last counted in it */
+    event newest;      /* the newest record as begun, with its present count */
+    uint64_t small;    /* word of kind, name, outcome and count of the newest record, as last stored */
+    uint64_t key;      /* key of the newest record's first call */
+    uint64_t open_key; /* key of the calls that the fast path accepts */
+    uint32_t room;     /* calls that the fast path still accepts */
+    uint32_t had;      /* `room` at the last count in the record */
     uint32_t alone;    /* 1: a call of the fast path runs now */
     bool shared;       /* the newest record is open for further calls */
     bool slept;
-    uint64_t lanes;    /* a bit for each that is taken */
-    uint32_t shown;    /* 1: the page shows such a call as running. Not adjacent: both would be loaded as one */
+    uint64_t lanes;    /* a bit for each taken lane */
+    uint32_t shown;    /* 1: the page shows such a call as running. Apart from `alone`, or one load would read both */
     uint32_t inside;   /* calls of the slow path that run now */
     uint32_t limit;    /* calls that one record may count */
     int64_t rested_us; /* begin of idleness; 0: busy */
@@ -134,10 +134,10 @@ typedef struct event_ring_identity {
     uint32_t pid, role;
 } event_ring_identity;
 
-size_t event_ring_bytes(uint32_t count);    /* of memory for that many records, rounded up to a power of two */
-uint32_t event_ring_capacity(size_t bytes); /* how many records such memory has; 0: not enough for any */
+size_t event_ring_bytes(uint32_t count);    /* memory for that many records, rounded up to a power of two */
+uint32_t event_ring_capacity(size_t bytes); /* how many records such memory has; 0: too small */
 
-/* `memory` is aligned to 64 and borrowed until event_ring_close, after which nothing of it is touched. */
+/* `memory` is aligned to 64 bytes and borrowed until event_ring_close, which ends all access to it. */
 void event_ring_open(event_ring *ring, void *memory, size_t bytes, clock_source clock, const event_ring_identity *who);
 void event_ring_close(event_ring *ring);
 static inline bool event_ring_on(const event_ring *ring) { return ring->page != NULL; }
@@ -184,7 +184,7 @@ static inline void event_ring_leave(event_ring *ring, uint64_t entered, mr_statu
         ring->alone = 0;
 }
 
-/* The process has no queued calls at the moment. */
+/* Call when the process has no queued calls. */
 static inline void event_ring_idle(event_ring *ring) {
     if (ring->shown == 0 || ring->alone != 0) return;
     ring->shown = 0;
@@ -205,10 +205,10 @@ typedef struct event_ring_copy { /* owned: event_ring_copy_fini */
     uint32_t pid, role;
     int64_t opened_us;
     uint32_t inside;  /* calls that run now */
-    uint64_t written; /* records begun since it was opened */
+    uint64_t written; /* records begun since the ring was opened */
     event *events;    /* oldest first; earlier records were overwritten */
     uint32_t count;
-    uint8_t *names; /* as on the page */
+    uint8_t *names; /* as in the page */
     uint32_t names_used;
 } event_ring_copy;
 

@@ -1,5 +1,5 @@
-/* event_ring_test.c — one writes, another reads; names; what is overwritten, torn, or no ring at all. Run under
- * ThreadSanitizer too. */
+/* event_ring_test.c — a writer and a reader; names; records that are overwritten or torn; memory that is no ring. Also
+ * run under ThreadSanitizer. */
 #include "runtime/common/event_ring.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ static void scene_open(scene *scene) {
     scene->bytes = event_ring_bytes(COUNT);
     scene->memory = aligned_alloc(4096, (scene->bytes + 4095) / 4096 * 4096);
     scene->clock = (virtual_clock){.now_us = 1000000};
-    memset(scene->memory, 0x5a, scene->bytes); /* extents come with any content */
+    memset(scene->memory, 0x5a, scene->bytes); /* extents have any content */
     event_ring_open(&scene->ring, scene->memory, scene->bytes, clock_virtual(&scene->clock),
                     &(event_ring_identity){.process = 7, .pid = 4711, .role = 1});
 }
@@ -124,7 +124,7 @@ static void short_calls_share_a_record(void **state) {
     uint32_t total = 0, most = 0;
     for (uint32_t i = 0; i < copy.count; i++) {
         const event *event = &copy.events[i];
-        assert_int_equal(event->call, total); /* the first of them */
+        assert_int_equal(event->call, total); /* number of the first call of the record */
         total += event->count;
         if (event->count > most) most = event->count;
         if (i + 1 < copy.count) assert_int_equal(event->ended_us - event->begun_us, event->count);
@@ -134,21 +134,21 @@ static void short_calls_share_a_record(void **state) {
     assert_in_range(most, EVENT_RING_GROUP_US / 2, EVENT_RING_GROUP_MAX);
     assert_true(copy.count < 2000 / 16);
     event_ring_copy_fini(&copy);
-    run(&scene, "short", 2000, 1000); /* suddenly long: hides among those before it, but those after it do not */
+    run(&scene, "short", 2000, 1000); /* may share a record with short calls before it only */
     uint64_t written = scene.ring.next;
     for (uint64_t i = 0; i < 10; i++) run(&scene, "long", i, 1000);
     assert_int_equal(scene.ring.next - written, 10);
     scene_close(&scene);
 }
 
-static uint32_t inside(const scene *scene) { /* as others see it */
+static uint32_t inside(const scene *scene) { /* number of running calls, as a reader sees it */
     event_ring_copy copy = read_all(scene);
     uint32_t inside = copy.inside;
     event_ring_copy_fini(&copy);
     return inside;
 }
 
-/* The short way in: only for a call like the one before, right behind it, and never past the limit. */
+/* The fast path of enter accepts only a call with the key of the call directly before, and never exceeds the limit. */
 static void the_short_way_counts_the_same(void **state) {
     scene scene;
     scene_open(&scene);
@@ -160,12 +160,12 @@ static void the_short_way_counts_the_same(void **state) {
         uint64_t entered = again ? event_ring_again(&scene.ring) : event_ring_enter(&scene.ring, &call);
         repeats += again;
         assert_int_equal(inside(&scene), 1);
-        assert_false(event_ring_repeat(&scene.ring, 7)); /* one runs */
+        assert_false(event_ring_repeat(&scene.ring, 7)); /* a call runs */
         pass(&scene, 1);
-        event_ring_idle(&scene.ring); /* is no news while it does */
+        event_ring_idle(&scene.ring); /* no effect while a call runs */
         assert_int_equal(inside(&scene), 1);
         event_ring_leave(&scene.ring, entered, MR_OK);
-        if (i % 3 != 0) continue; /* the next one follows at once */
+        if (i % 3 != 0) continue; /* the next call follows at once */
         event_ring_idle(&scene.ring);
         assert_int_equal(inside(&scene), 0);
     }
@@ -186,7 +186,7 @@ static void the_short_way_counts_the_same(void **state) {
     scene_close(&scene);
 }
 
-/* The newest record of the first may be behind. */
+/* The newest record of scenes[0] may lag in its count. */
 static void assert_same(const scene scenes[2], uint32_t running, bool counted) {
     event_ring_copy both[2] = {read_all(&scenes[0]), read_all(&scenes[1])};
     assert_int_equal(both[0].count, both[1].count);
@@ -215,8 +215,8 @@ static void both_sleep(scene scenes[2], int64_t us) {
     }
 }
 
-/* Two rings are told the same, one of them without keys and so always the long way: calls that follow each other or run
- * at once, that fail, and sleeps in between. */
+/* Two rings get the same calls, one of them without keys and so on the slow path only: successive and concurrent calls,
+ * failures, and sleeps in between. */
 static void both_ways_write_the_same_records(void **state) {
     enum { STEPS = 20000, AT_ONCE = 3 };
     static const char *const names[] = {"often", "seldom"};
@@ -265,13 +265,13 @@ static void send(scene *scene, uint64_t process, uint64_t key) {
     event_ring_leave(&scene->ring, event_ring_enter(&scene->ring, &call), MR_OK);
 }
 
-/* What a driver sends is counted as a whole, to whomever; and what it sent before it slept ends then. */
+/* All calls that a driver sends are counted, for each callee; the record of calls before a sleep ends at the sleep. */
 static void calls_that_are_sent(void **state) {
     scene scene;
     scene_open(&scene);
     uint32_t sent[3] = {0}, seen[3] = {0};
     for (int i = 0; i < 500; i++) {
-        uint64_t to = (uint64_t)(i / 100 % 2 + i / 300); /* 1 has a number for its name, 0 and 2 have none */
+        uint64_t to = (uint64_t)(i / 100 % 2 + i / 300); /* 1 has a key, 0 and 2 have none */
         send(&scene, to, to == 1 ? 77 : 0);
         sent[to]++;
         if (i % 3 == 0) pass(&scene, 1);
@@ -286,7 +286,7 @@ static void calls_that_are_sent(void **state) {
         assert_true(copy.events[i].ended_us - copy.events[i].begun_us <= 2 * EVENT_RING_GROUP_US);
     }
     for (int i = 0; i < 3; i++) assert_int_equal(seen[i], sent[i]);
-    assert_true(copy.count < 250 && sent[0] > 0 && sent[1] > 0 && sent[2] > 0); /* they share records */
+    assert_true(copy.count < 250 && sent[0] > 0 && sent[1] > 0 && sent[2] > 0); /* calls share records */
     event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
@@ -338,13 +338,13 @@ static void time_without_work_is_no_ones(void **state) {
     event_ring_rest(&scene.ring, scene.clock.now_us);
     int64_t rested_us = scene.clock.now_us;
     uint64_t written = scene.ring.next;
-    run(&scene, "one", 200, 1); /* it only looked around: the same record */
+    run(&scene, "one", 200, 1); /* no sleep in between: the same record */
     assert_int_equal(scene.ring.next, written);
     rested_us = scene.clock.now_us;
     event_ring_rest(&scene.ring, rested_us);
     pass(&scene, 1000000);
     event_ring_copy copy = read_all(&scene);
-    assert_int_equal(copy.events[copy.count - 1].ended_us, rested_us); /* also while it sleeps */
+    assert_int_equal(copy.events[copy.count - 1].ended_us, rested_us); /* also during a sleep */
     event_ring_copy_fini(&copy);
     event_ring_slept(&scene.ring);
     run(&scene, "one", 201, 1);
@@ -369,7 +369,7 @@ static void the_oldest_is_overwritten(void **state) {
     assert_int_equal(copy.events[0].call, 0);
     event_ring_copy_fini(&copy);
     for (uint64_t i = COUNT; i < 10 * COUNT + 5; i++) enter(&scene, "one", i);
-    event_ring_leave(&scene.ring, first, MR_OK); /* its place is another's now */
+    event_ring_leave(&scene.ring, first, MR_OK); /* the record is overwritten already */
     copy = read_all(&scene);
     assert_int_equal(copy.written, 10 * COUNT + 5);
     assert_true(copy.count >= COUNT - EVENT_RING_BLOCK && copy.count < COUNT);
@@ -397,7 +397,7 @@ static void names_are_kept_once_and_are_bounded(void **state) {
     scene_open(&scene);
     char name[256];
     assert_int_equal(name_of(&scene, "add", 3), 0);
-    assert_int_equal(name_of(&scene, "and", 3), 1); /* may fall on the same place of the cache */
+    assert_int_equal(name_of(&scene, "and", 3), 1); /* may have the same place in the cache */
     assert_int_equal(name_of(&scene, "aXd", 3), 2);
     assert_int_equal(name_of(&scene, "aYd", 3), 3);
     assert_int_equal(name_of(&scene, "aXd", 3), 2);
@@ -417,7 +417,7 @@ static void names_are_kept_once_and_are_bounded(void **state) {
     assert_memory_equal(event_ring_copy_name(&copy, EVENT_RING_NAME_NONE).data, "?", 1);
     event_ring_copy_fini(&copy);
 
-    scene.ring.page->names[0] = 255; /* a mad writer's lengths lead nowhere */
+    scene.ring.page->names[0] = 255; /* a corrupt writer's lengths do no harm */
     scene.ring.page->names_used = UINT32_MAX;
     copy = read_all(&scene);
     for (int i = 0; i < 256; i++) assert_true(event_ring_copy_name(&copy, (uint8_t)i).size <= 255);
@@ -434,12 +434,12 @@ static void off_is_off(void **state) {
     assert_int_equal(ring.next, 0);
     scene scene;
     scene_open(&scene);
-    event_ring_leave(&scene.ring, entered, MR_OK); /* a call that began before it was opened */
+    event_ring_leave(&scene.ring, entered, MR_OK); /* a call that began before the ring was opened */
     assert_int_equal(scene.ring.inside, 0);
     for (uint64_t i = 0; i < 100; i++) run(&scene, "short", i, 1);
     event_ring_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
     for (int i = 0; i < 3; i++) event_ring_leave(&scene.ring, event_ring_enter(&scene.ring, &call), MR_OK);
-    event_ring_close(&scene.ring); /* and from now on nothing of it is touched, also by the short way */
+    event_ring_close(&scene.ring); /* ends all access to the memory, also on the fast path */
     assert_false(event_ring_repeat(&scene.ring, 7));
     assert_int_equal(event_ring_enter(&scene.ring, &call), 0);
     event_ring_leave(&scene.ring, 0, MR_OK);
@@ -461,7 +461,7 @@ static void a_file_that_is_no_ring_is_refused(void **state) {
         if (good) event_ring_copy_fini(&copy);
     }
     page->capacity = COUNT;
-    page->next = UINT64_MAX; /* a mad writer's count: records that are not there are left out */
+    page->next = UINT64_MAX; /* a corrupt writer's count: records that do not exist are left out */
     copy = read_all(&scene);
     assert_int_equal(copy.count, 0);
     event_ring_copy_fini(&copy);
@@ -474,8 +474,7 @@ static void a_file_that_is_no_ring_is_refused(void **state) {
     scene_close(&scene);
 }
 
-/* ---- A reader beside a writer: what it gets is whole, and in order. Every word of a record follows from its number.
- */
+/* ---- A reader beside a writer: each copy is complete and in order. Every word of a record follows from its number. */
 
 typedef struct race {
     scene scene;

@@ -8,5 +8,5 @@
 enum { FD_LIMIT_WANTED = 65536 };
 
 /* Raises the soft limit to the hard one, or to the most ever needed. Never lowers the limit, and ignores failures: a
- * process that runs out of descriptors gets an error with the limit (error_errno). */
+ * process without free descriptors gets an error with the limit (error_errno). */
 void fd_limit_raise(void);

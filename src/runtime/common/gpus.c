@@ -7,8 +7,8 @@
 
 #include "base/assert.h"
 
-/* The next item of such a list, without the space around it; false: there are no more. As CUDA reads it, the list ends
- * with the first that is none. */
+/* The next item of a CUDA_VISIBLE_DEVICES list, without spaces; false: none. As in CUDA, the first invalid item ends
+ * the list. */
 static bool next_shown(const char **at, char out[GPUS_NAME_MAX]) {
     *at += strspn(*at, " ");
     size_t size = strcspn(*at, ", ");
@@ -35,7 +35,7 @@ void gpus_init(gpus *gpus, int64_t total_milli, const char *shown) {
         if (shown == NULL || !next_shown(&shown, gpus->names[i])) snprintf(gpus->names[i], GPUS_NAME_MAX, "%u", i);
 }
 
-/* The least used of those that are not in `taken`. */
+/* The least used device that is not in `taken`; gpus->count: none. */
 static uint32_t least_used(const gpus *gpus, uint64_t taken) {
     uint32_t best = gpus->count;
     for (uint32_t i = 0; i < gpus->count; i++)
@@ -43,7 +43,7 @@ static uint32_t least_used(const gpus *gpus, uint64_t taken) {
     return best;
 }
 
-/* The fullest that still has room for a fraction; else the least used. */
+/* The fullest device that has room for a fraction; else the least used one. */
 static uint32_t tightest(const gpus *gpus, int64_t milli) {
     uint32_t best = gpus->count;
     for (uint32_t i = 0; i < gpus->count; i++)

@@ -13,17 +13,17 @@ enum { GPUS_MAX = 64, GPUS_NAME_MAX = 48, GPUS_TEXT_MAX = GPUS_MAX * GPUS_NAME_M
 
 typedef struct gpus {
     uint32_t count;
-    int64_t used[GPUS_MAX]; /* thousandths */
+    int64_t used[GPUS_MAX]; /* thousandths of each device */
     char names[GPUS_MAX][GPUS_NAME_MAX];
 } gpus;
 
 typedef struct gpu_share { /* zero: none */
-    uint64_t devices;      /* a bit for each */
-    int64_t milli;         /* of each of them */
+    uint64_t devices;      /* a bit for each device */
+    int64_t milli;         /* thousandths of each of these devices */
 } gpu_share;
 
-/* `shown`: as CUDA_VISIBLE_DEVICES; NULL: all there are. */
-uint32_t gpus_shown(const char *shown); /* how many it lists; GPUS_MAX for NULL */
+/* `shown` as in CUDA_VISIBLE_DEVICES; NULL: all devices. */
+uint32_t gpus_shown(const char *shown); /* number of listed devices; GPUS_MAX for NULL */
 void gpus_init(gpus *gpus, int64_t total_milli, const char *shown);
 gpu_share gpus_take(gpus *gpus, int64_t milli);
 void gpus_give(gpus *gpus, gpu_share share);

@@ -1,4 +1,4 @@
-/* gpus_test.c — numbers for what the scheduler counts. */
+/* gpus_test.c — assignment of device numbers, and CUDA_VISIBLE_DEVICES. */
 #include "runtime/common/gpus.h"
 
 #include <setjmp.h>
@@ -32,9 +32,9 @@ static void fractions_share_one(void **state) {
     gpu_share half = gpus_take(&gpus, 500);
     assert_text(&gpus, half, "0");
     assert_text(&gpus, gpus_take(&gpus, 500), "0");
-    assert_text(&gpus, gpus_take(&gpus, 250), "1"); /* the first is full */
+    assert_text(&gpus, gpus_take(&gpus, 250), "1"); /* device 0 is full */
     gpus_give(&gpus, half);
-    assert_text(&gpus, gpus_take(&gpus, 250), "0"); /* the fuller of the two */
+    assert_text(&gpus, gpus_take(&gpus, 250), "0"); /* the fuller device */
 }
 
 static void too_much_overlaps(void **state) {
@@ -47,7 +47,7 @@ static void too_much_overlaps(void **state) {
     gpus_give(&gpus, all);
     gpus_give(&gpus, more);
     assert_int_equal(gpus.used[0], 0);
-    assert_text(&gpus, gpus_take(&gpus, 9000), "0,1"); /* there are no more */
+    assert_text(&gpus, gpus_take(&gpus, 9000), "0,1"); /* there are two devices only */
 }
 
 static void none_are_none(void **state) {
@@ -63,12 +63,12 @@ static void none_are_none(void **state) {
     assert_int_equal(all.devices, UINT64_MAX);
 }
 
-/* As CUDA reads such a list. */
+/* CUDA_VISIBLE_DEVICES is read as CUDA reads it. */
 static void those_that_are_shown(void **state) {
     gpus gpus;
     gpus_init(&gpus, 3000, "7,3 , GPU-12");
     assert_text(&gpus, gpus_take(&gpus, 3000), "7,3,GPU-12");
-    gpus_init(&gpus, 5000, "4,1"); /* there are no more than those */
+    gpus_init(&gpus, 5000, "4,1"); /* only the listed devices */
     assert_text(&gpus, gpus_take(&gpus, 5000), "4,1");
     gpus_init(&gpus, 1000, "4,1");
     assert_int_equal(gpus.count, 1);

@@ -64,7 +64,7 @@ launch_spec *launch_spec_own(void) {
     return spec;
 }
 
-/* Texts move to *to, each with a zero behind it: the length before it makes the room. */
+/* Copies the texts to *to, each followed by a zero, for which the encoded length leaves room. */
 static char **read_list(reader *reader, char **to) {
     uint32_t count = reader_u32(reader);
     if (count > LAUNCH_SPEC_BYTES_MAX / 4) reader->failed = true;

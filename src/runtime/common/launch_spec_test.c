@@ -1,4 +1,4 @@
-/* launch_spec_test.c — what a program sends of itself, and what is refused. */
+/* launch_spec_test.c — encoding of a program's launch spec, and malformed ones. */
 #include "runtime/common/launch_spec.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void nonsense_is_refused(void **state) {
     span bytes;
     launch_spec *spec;
     assert_int_equal(launch_spec_encode(NULL, false, &bytes), MR_OK);
-    for (size_t size = 0; size < bytes.size; size += 1 + size / 8) { /* cut anywhere */
+    for (size_t size = 0; size < bytes.size; size += 1 + size / 8) { /* truncated at many sizes */
         reader reader = reader_of(bytes.data, size);
         assert_int_equal(launch_spec_decode(&reader, getpid(), &spec), MR_CORRUPT);
     }

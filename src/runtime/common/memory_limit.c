@@ -17,7 +17,7 @@ memory_limit_share memory_limit_share_of(uint64_t total, uint64_t available) {
     return (memory_limit_share){.bytes = bytes, .small = bytes < share_of(total) / 4};
 }
 
-/* Every process maps the store twice, so a limited address space bounds it as memory does. */
+/* Each process maps the store twice, so RLIMIT_AS limits the store as memory does. */
 static uint64_t within_address_space(uint64_t bytes) {
     struct rlimit space;
     return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < bytes ? space.rlim_cur : bytes;

@@ -24,7 +24,7 @@ static interned_name *create(name_table *names, const char *text, size_t size, s
     }
     if (names->count == NAME_TABLE_MAX || map_reserve(&names->by_hash, 1) != MR_OK) return made;
     made->number = ++names->count;
-    made->refs++; /* the table's */
+    made->refs++; /* the reference of the table */
     made->next_same = map_put(&names->by_hash, hash, made);
     return made;
 }
@@ -42,7 +42,7 @@ interned_name *name_table_get_text(name_table *names, const char *text, span cod
     interned_name *found = name_table_recall(names, text, code);
     if (found != NULL) return found;
     found = name_table_get(names, text, strlen(text), code);
-    if (found != NULL && found->number != 0) { /* those stay */
+    if (found != NULL && found->number != 0) { /* names with a number are never freed */
         const void *place = name_table_place(text, code);
         size_t slot = name_table_slot(place);
         names->cache[slot].place = place;

@@ -5,7 +5,7 @@
  * text with other code is another name.
  *
  * The first NAME_TABLE_MAX names get a number and are never freed; further names have no number. Shared: a name without
- * a number is freed with its last reference. Counted with the context's lock held. */
+ * a number is freed with its last reference. References are counted with the context's lock held. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ enum { NAME_TABLE_MAX = 1024, NAME_TABLE_CACHE = 64 };
 typedef struct interned_name {
     uint32_t refs;
     uint32_t number;                 /* 1…NAME_TABLE_MAX; 0: none */
-    struct interned_name *next_same; /* of those with the same hash */
-    mr_body_fn *task, *method;       /* of this program; NULL: none, or not looked up yet */
+    struct interned_name *next_same; /* next name with the same hash */
+    mr_body_fn *task, *method;       /* bodies in this program; NULL: none, or not looked up yet */
     bool task_known, method_known;
     void *kept; /* the body's own data made from the code (mr_call_code) */
     span code;  /* lies behind the text; empty: none */
@@ -31,10 +31,10 @@ typedef struct interned_name {
 } interned_name;
 
 typedef struct name_table { /* zero-initialized it is empty and ready */
-    map by_hash;            /* of those with a number; owned */
+    map by_hash;            /* of names with a number; owned */
     uint32_t count;
     struct {
-        const void *place; /* address of the program's text or code: an equal address mostly means an equal name */
+        const void *place; /* address of the program's text or code: an equal address usually means an equal name */
         interned_name *name;
     } cache[NAME_TABLE_CACHE];
 } name_table;

@@ -1,4 +1,4 @@
-/* name_table_test.c — a name is one record, whoever asks for it and however often. */
+/* name_table_test.c — each name is one record, shared by all its users. */
 #include "runtime/common/name_table.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static void a_name_is_one_record(void **state) {
     assert_int_equal(first->number, 1);
     assert_string_equal(first->text, "add");
     assert_ptr_equal(name_table_get_text(&names, text, (span){0}), first);
-    memcpy(text, "sub", 3); /* the same place, another text */
+    memcpy(text, "sub", 3); /* another text at the same address */
     interned_name *other = name_table_get_text(&names, text, (span){0});
     assert_ptr_not_equal(other, first);
     assert_string_equal(other->text, "sub");
@@ -60,7 +60,7 @@ static void code_makes_another_name(void **state) {
     uint8_t copy[300] = {1};
     interned_name *again = name_table_get(&names, "f", 1, span_of(copy, 300));
     assert_ptr_equal(again, one);
-    bytes[0][0] = 3; /* another function lies in the same place */
+    bytes[0][0] = 3; /* other code at the same address */
     interned_name *other = name_table_get_text(&names, "f", first);
     assert_ptr_not_equal(other, one);
     interned_name *const all[] = {plain, one, two, again, other};

@@ -20,7 +20,7 @@
 
 enum { STOP_MS = 10 * 1000, KILL_MS = 5 * 1000 };
 
-/* A connection to the process that listens there. */
+/* Connects to the process that listens at `path`. */
 static mr_status reach(const char *path, int *out) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
@@ -92,7 +92,7 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
     return MR_OK;
 }
 
-/* True: the process has ended within that time. */
+/* Waits for the end of the process; false: it did not end in time. */
 static bool ends_within(int pidfd, int timeout_ms) {
     struct pollfd wait = {.fd = pidfd, .events = POLLIN};
     int ready;

@@ -16,7 +16,7 @@ static uint32_t workers_of_this_machine(void) {
     return count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : count;
 }
 
-/* As many as this process is shown, which the node is, too. */
+/* Limits num_gpus to the devices in CUDA_VISIBLE_DEVICES, which the node inherits. */
 static mr_status check_gpus(double wanted) {
     const char *shown = getenv("CUDA_VISIBLE_DEVICES");
     uint32_t most = gpus_shown(shown);

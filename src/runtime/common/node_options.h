@@ -3,6 +3,6 @@
 #include "miniray/admin.h"
 #include "runtime/common/boot.h"
 
-/* `cpus` is the name of num_cpus in the caller's options. MR_INVALID says which option and what is allowed. Also
- * applies the configuration that concerns the process (logs). */
+/* `cpus` is the name of num_cpus in the caller's options. The error text of MR_INVALID names the option and what is
+ * allowed. Also applies the configuration of the process (logs). */
 MR_MUST mr_status node_options_read(const mr_node_options *options, const char *cpus, boot_node *out);

@@ -13,11 +13,11 @@
 #include "base/text_file.h"
 
 void orphans_end_group(pid_t leader) {
-    if (kill(-leader, SIGKILL) != 0 && errno == ESRCH) kill(leader, SIGKILL); /* it leads none yet */
+    if (kill(-leader, SIGKILL) != 0 && errno == ESRCH) kill(leader, SIGKILL); /* no group leader yet */
 }
 
-/* The session of a process that has not ended and does not end by itself: the fourth field after its name, which may
- * have any character in it. */
+/* The session of a process; -1: the process has ended or is the reaper. The session is the fourth field after the name,
+ * which may contain any character. */
 static pid_t session_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
@@ -28,7 +28,7 @@ static pid_t session_of(const char *pid) {
     return rest != NULL && sscanf(rest, ") %c %*d %*d %d", &state, &session) == 2 && state != 'Z' ? session : -1;
 }
 
-/* A process started meanwhile is found by the next pass. */
+/* Makes several passes: each finds processes that were started during the one before. */
 void orphans_end_session(pid_t session) {
     enum { LOOKS = 10 };
     bool found = true;
@@ -53,7 +53,6 @@ int orphans_reap(pid_t child) {
 void orphans_bury(pid_t node) {
     siginfo_t how = {0};
     while (waitid(P_PID, (id_t)node, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
-    if (how.si_pid == node && how.si_code != CLD_EXITED)
-        orphans_end_session(node); /* while its number is still its own */
+    if (how.si_pid == node && how.si_code != CLD_EXITED) orphans_end_session(node); /* while its pid is still valid */
     orphans_reap(node);
 }

@@ -99,7 +99,7 @@ mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t ser
     return report_text(report, "%c%u:%u.%llu", letter, number, place, (unsigned long long)uses);
 }
 
-/* Digits only, no sign and no space: exactly the printed form. */
+/* Parses digits without sign or space: exactly the printed form. */
 static bool number(const char **text, uint64_t most, uint64_t *out) {
     uint64_t value = 0;
     const char *at = *text;
@@ -114,7 +114,7 @@ static bool number(const char **text, uint64_t most, uint64_t *out) {
     return true;
 }
 
-/* The part after the colon. */
+/* Parses the part after the colon. */
 static bool parse_serial(const char **text, char letter, uint64_t *out) {
     uint64_t place, uses = 1;
     if (letter == 'a') return number(text, UINT64_MAX, out);

@@ -1,4 +1,4 @@
-/* report_test.c — trees of many pieces, lists that are cut, ids there and back. */
+/* report_test.c — trees in several chunks, truncated lists, ids as texts and back. */
 #include "runtime/common/report.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void a_report_is_one_value(void **state) {
     for (int i = 0; i < 5000; i++) {
         if (!report_wants(&rows)) continue;
         char name[32];
-        snprintf(name, sizeof name, "row %d", i); /* gone when the report is encoded */
+        snprintf(name, sizeof name, "row %d", i); /* not valid when the report is encoded */
         report_add(&report, &rows,
                    REPORT_MAP(&report, {"name", report_text(&report, "%s", name)}, {"number", mr_int(i)}));
     }

@@ -12,7 +12,7 @@
 
 #define MILLI_MAX INT64_C(1000000000000)
 
-enum { IN_A_GROUP = 0x80 }; /* beside the count, on the wire */
+enum { IN_A_GROUP = 0x80 }; /* flag in the byte of the count */
 _Static_assert((int)RESOURCES_MAX < (int)IN_A_GROUP, "both have room");
 
 static bool good_name(const char *name, size_t size) {
@@ -35,7 +35,7 @@ static bool at(const resources *resources, uint32_t i, const char *name) {
     return i < resources->count && strcmp(resources->items[i].name, name) == 0;
 }
 
-/* Sets the amount; zero takes the item out. */
+/* Sets the amount; zero removes the item. */
 static mr_status put(resources *resources, const char *name, int64_t milli) {
     uint32_t i = place_of(resources, name);
     bool there = at(resources, i, name);
@@ -69,8 +69,8 @@ mr_status resources_set(resources *resources, const char *name, double amount) {
     return put(resources, name, (int64_t)nearest);
 }
 
-/* Digits, perhaps a point and more of them: not strtod, whose decimal point depends on the program's locale. NULL: no
- * such number, too large or too fine; else its end. */
+/* Reads digits with an optional decimal point: not strtod, whose decimal point depends on the program's locale. NULL:
+ * malformed, too large or too fine; else the end of the number. */
 static const char *read_amount(const char *text, int64_t *out) {
     int64_t milli = 0, unit = 1000;
     bool any = false, point = false;
@@ -163,7 +163,7 @@ uint64_t resources_hash(const resources *resources) {
     return hash;
 }
 
-/* "2", "0.5": exact, so that what is printed can be read back. */
+/* Writes an amount such as "2" or "0.5" exactly, so that resources_parse can read it back. */
 static void amount_text(int64_t milli, char *out, size_t size) {
     int64_t left = milli < 0 ? -milli : milli;
     int used = snprintf(out, size, "%s%" PRId64 ".%03" PRId64, milli < 0 ? "-" : "", left / 1000, left % 1000);

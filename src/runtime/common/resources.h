@@ -21,7 +21,7 @@ typedef struct resource {
 
 typedef struct resources { /* plain data; zeroed: nothing. Sorted by name, no amount is zero */
     uint64_t group;        /* of a need: its placement group; 0: the machine */
-    uint32_t bundle;       /* and which bundle of it, from 1; 0: any */
+    uint32_t bundle;       /* bundle of that group, from 1; 0: any */
     uint32_t count;
     resource items[RESOURCES_MAX];
 } resources;

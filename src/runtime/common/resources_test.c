@@ -1,4 +1,4 @@
-/* resources_test.c — names, amounts, texts, bytes. */
+/* resources_test.c — names, amounts, texts and encoding of resources. */
 #include "runtime/common/resources.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ static void there_are_not_too_many(void **state) {
     assert_int_equal(have.count, RESOURCES_MAX);
 }
 
-/* The most that there can be, all names and amounts as long as they may be: bytes and text have room for it. */
+/* The most kinds, with names and amounts of the greatest length, fit into bytes and text and are read back. */
 static void the_most_comes_back(void **state) {
     resources most = {.group = UINT64_MAX, .bundle = UINT32_MAX}, got, parsed = {0};
     uint8_t bytes[RESOURCES_BYTES_MAX];
@@ -152,7 +152,8 @@ static resources draw(rng *rng) {
     return drawn;
 }
 
-/* A node is told its total as text: nothing may be lost, large numbers and thousandths included. */
+/* A node gets its total as text, so parsing the text must return equal resources, including large numbers and
+ * thousandths. */
 static void printed_resources_are_parsed_back(void **state) {
     rng rng;
     rng_init(&rng, 1);
@@ -189,7 +190,7 @@ static void amounts_add_up(void **state) {
     assert_true(resources_milli(&have, "cpu") == 500 && resources_milli(&have, "gpu") == 0);
     assert_false(resources_fit(&other, &have));
     assert_false(resources_equal(&have, &total));
-    resources_take(&have, &other); /* overdrawn */
+    resources_take(&have, &other); /* overcommitted */
     assert_true(resources_milli(&have, "cpu") == -500);
     char text[64];
     resources_text(&have, text, sizeof text);
@@ -222,7 +223,7 @@ static void bytes_are_read_back(void **state) {
     }
 }
 
-/* Whatever comes, what is accepted keeps the rules. */
+/* Decoding mutated bytes either fails or returns valid resources. */
 static void mutated_bytes_are_refused_or_are_resources(void **state) {
     rng rng;
     rng_init(&rng, 3);

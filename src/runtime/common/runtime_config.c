@@ -23,7 +23,6 @@ broker_options runtime_config_broker(const config *config, const char *path, uin
 shm_transport_options runtime_config_port(const config *config, const char *broker, const char *name) {
     return (shm_transport_options){.broker = broker,
                                    .name = name,
-                                   .spin_us =
-                                       config->spin_us == 0 ? -1 : config->spin_us, /* a port's 0 is its default */
+                                   .spin_us = config->spin_us == 0 ? -1 : config->spin_us, /* 0 would be the default */
                                    .ring_bytes_max = whole_units(config->ring_bytes_max)};
 }

@@ -8,7 +8,7 @@
 #include "net/shm/broker.h"
 #include "net/shm/shm_transport.h"
 
-/* Reads the options and applies what belongs to the whole process. MR_INVALID: a value is not allowed. */
+/* Reads the options and applies those of the whole process. MR_INVALID: a value is not allowed. */
 MR_MUST mr_status runtime_config_load(config *out);
 
 /* The strings are borrowed. */

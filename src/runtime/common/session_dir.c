@@ -15,9 +15,9 @@
 #include "base/error.h"
 #include "runtime/common/socket_dir.h"
 
-enum { BASE_MAX = 74, TRIES = 100 }; /* so that a socket's path in a run has 107 characters at most */
+enum { BASE_MAX = 74, TRIES = 100 }; /* the path of a socket in a session directory has at most 107 characters */
 
-/* ---- The base. */
+/* ---- Base directory. */
 
 static bool is_folder_of_ours(const char *path) {
     struct stat stat;
@@ -34,7 +34,7 @@ static void name_base(char out[SESSION_DIR_MAX]) {
     snprintf(out, SESSION_DIR_MAX, "%s/miniray-%u", fits ? temporary : "/tmp", (unsigned)geteuid());
 }
 
-/* No other user can write to the directory or read it. */
+/* Fails if the directory belongs to another user, or other users can access it. */
 static mr_status check_base(const char *base, bool may_be_absent) {
     if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
     return error_set(MR_DENIED, "%s is not a directory of this user with mode 0700; remove it, or set TMPDIR", base);
@@ -69,13 +69,13 @@ mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]) {
     return MR_OK;
 }
 
-/* ---- Old runs. */
+/* ---- Old sessions. */
 
 int session_dir_filter(const struct dirent *entry) {
     return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name) && strlen(entry->d_name) > 17;
 }
 
-/* Locks the directory, without waiting; -1: another process has the lock. */
+/* Locks the directory, without waiting; -1: another process has the lock, or the directory cannot be opened. */
 static int lock_run(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
@@ -89,12 +89,12 @@ static void remove_file(const char *run, const char *name, bool all) {
     char path[2 * SESSION_DIR_MAX + 256];
     struct stat stat;
     snprintf(path, sizeof path, "%s/%.255s", run, name);
-    socket_dir_clear(path); /* leaves alone what is no link */
+    socket_dir_clear(path); /* no-op unless it is a link */
     if (lstat(path, &stat) == 0 && (all || stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
 }
 
-/* Removes the session's files that are not kept, or all files, and then the directory if it is empty. Without a
- * descriptor only files with known names are removed. */
+/* Removes the session's files that are not kept, or all files, and then the directory if it is empty. Without a free
+ * descriptor only the broker's socket is removed. */
 static void tidy(const char *run, bool all) {
     DIR *folder = opendir(run);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
@@ -121,7 +121,7 @@ static void prune(const char *base) {
     free(runs);
 }
 
-/* ---- A run. */
+/* ---- Sessions. */
 
 mr_status session_dir_adopt(const char *path, session_dir *out) {
     session_dir run = {0};
@@ -129,7 +129,7 @@ mr_status session_dir_adopt(const char *path, session_dir *out) {
     snprintf(run.path, sizeof run.path, "%s", path);
     run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run.lock_fd < 0) return error_errno("cannot open the session directory %s", path);
-    bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: program and node may both have it */
+    bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: driver and node may both have the lock */
     if (!locked || fstat(run.lock_fd, &stat) != 0 || stat.st_nlink == 0) {
         close(run.lock_fd);
         return error_set(MR_BUSY, "the session directory %s is being removed", path);
@@ -138,7 +138,7 @@ mr_status session_dir_adopt(const char *path, session_dir *out) {
     return MR_OK;
 }
 
-static void remove_base(const char *run) { /* if that was all there was */
+static void remove_base(const char *run) { /* unless it contains other files */
     char base[SESSION_DIR_MAX];
     snprintf(base, sizeof base, "%s", run);
     char *slash = strrchr(base, '/');

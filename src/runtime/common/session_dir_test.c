@@ -1,4 +1,4 @@
-/* session_dir_test.c — where runs lie, who may look in, what is kept. Every test has a TMPDIR of its own. */
+/* session_dir_test.c — paths, access rights and removal of session directories. Every test has a TMPDIR of its own. */
 #include "runtime/common/session_dir.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 typedef struct fixture {
     char folder[TEMP_DIR_FOLDER_MAX];
     char base[SESSION_DIR_MAX];
-    char before[200]; /* TMPDIR */
+    char before[200]; /* TMPDIR before the test */
 } fixture;
 
 static int setup(void **state) {
@@ -69,7 +69,7 @@ static void a_run_that_leaves_nothing_is_gone(void **state) {
     assert_int_equal(stat.st_mode & 0777, 0700);
     assert_int_equal(lstat(fixture->base, &stat), 0);
     assert_int_equal(stat.st_mode & 0777, 0700);
-    write_file(run.path, "node.log", ""); /* nobody had anything to say */
+    write_file(run.path, "node.log", ""); /* an empty log is not kept */
     session_dir_close(&run);
     assert_int_equal(access(other.path, F_OK), 0);
     session_dir_close(&other);
@@ -96,7 +96,7 @@ static void old_runs_go_and_those_under_way_stay(void **state) {
     for (int i = 0; i < SESSION_DIR_KEPT + 5; i++) {
         assert_int_equal(session_dir_open(&run), MR_OK);
         write_file(run.path, "4711.log", "a line\n");
-        session_dir_leave(&run); /* as if it had been killed */
+        session_dir_leave(&run); /* no cleanup, as after a kill */
     }
     assert_int_equal(access(held.path, F_OK), 0);
     assert_in_range(temp_dir_entries(fixture->base) - 2, SESSION_DIR_KEPT, SESSION_DIR_KEPT + 2);
@@ -126,7 +126,7 @@ static void addresses_are_paths(void **state) {
     assert_int_equal(session_dir_socket("auto", path), MR_OK);
     snprintf(expected, sizeof expected, "%s/node", fixture->base);
     assert_string_equal(path, expected);
-    assert_true(temp_dir_is_empty(fixture->folder)); /* asking makes nothing */
+    assert_true(temp_dir_is_empty(fixture->folder)); /* the lookup creates nothing */
     assert_int_equal(session_dir_socket("/some/where", path), MR_OK);
     assert_string_equal(path, "/some/where");
     assert_non_null(getcwd(folder, sizeof folder));
@@ -150,7 +150,7 @@ static void the_users_own_runtime_folder_comes_first(void **state) {
     assert_int_equal(session_dir_socket("auto", path), MR_OK);
     snprintf(expected, sizeof expected, "%s/miniray/node", own);
     assert_string_equal(path, expected);
-    assert_int_equal(chmod(own, 0755), 0); /* not only ours */
+    assert_int_equal(chmod(own, 0755), 0); /* open to other users */
     assert_int_equal(session_dir_socket("auto", path), MR_OK);
     assert_int_equal(strncmp(path, fixture->base, strlen(fixture->base)), 0);
     unsetenv("XDG_RUNTIME_DIR");

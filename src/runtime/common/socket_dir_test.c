@@ -1,4 +1,4 @@
-/* socket_dir_test.c — folders that go with a run, and what is not one of them. */
+/* socket_dir_test.c — socket directories are removed with their session; other directories are not. */
 #include "runtime/common/socket_dir.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void it_goes_with_all_that_is_in_it(void **state) {
 static void a_link_to_something_else_stays(void **state) {
     char run[TEMP_DIR_FOLDER_MAX], open[TEMP_DIR_FOLDER_MAX], link[TEMP_DIR_FOLDER_MAX + 8];
     assert_true(temp_dir_folder(run) && temp_dir_folder(open));
-    assert_int_equal(chmod(open, 0755), 0); /* others may look in: none of ours */
+    assert_int_equal(chmod(open, 0755), 0); /* open to other users: not a socket directory */
     snprintf(link, sizeof link, "%s/link", run);
     assert_int_equal(symlink(open, link), 0);
     socket_dir_clear(link);

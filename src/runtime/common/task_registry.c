@@ -1,4 +1,4 @@
-/* task_registry.c — see task_registry.h. A list: names are looked up once per caller and remembered there. */
+/* task_registry.c — see task_registry.h. A linked list is enough: callers keep the bodies that they looked up. */
 #include "runtime/common/task_registry.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-typedef struct record { /* never freed: it lives as long as the program */
+typedef struct record { /* never freed */
     struct record *next;
     const char *class_name, *name; /* class_name NULL: a task; name NULL: creates */
     mr_body_fn *body;
@@ -76,7 +76,7 @@ static void append(char *out, size_t size, const char *name) {
     if (used + 1 < size) snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ", ", name);
 }
 
-/* Whether the class has a record before this one: then it is in the list already. */
+/* Whether no earlier record has the same class. */
 static bool is_first_of_class(const record *record) {
     for (const struct record *at = records; at != record; at = at->next)
         if (at->class_name != NULL && strcmp(at->class_name, record->class_name) == 0) return false;
@@ -86,7 +86,7 @@ static bool is_first_of_class(const record *record) {
 void task_registry_tasks_text(char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
-        if (at->class_name == NULL && at->name[0] != '.') append(out, size, at->name); /* those are the library's */
+        if (at->class_name == NULL && at->name[0] != '.') append(out, size, at->name); /* .x: the library's */
 }
 
 void task_registry_classes_text(char *out, size_t size) {

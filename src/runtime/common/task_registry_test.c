@@ -1,4 +1,4 @@
-/* task_registry_test.c — finding bodies by name, and telling which there are. */
+/* task_registry_test.c — lookup of bodies by name, and lists of names. */
 #include "runtime/common/task_registry.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void bodies_are_found_by_name(void **state) {
     assert_false(task_registry_class("Count", 5) || task_registry_class("add", 3) || task_registry_class("", 0));
 }
 
-MR_METHOD(Open, known) { return MR_OK; } /* a class that answers to everything */
+MR_METHOD(Open, known) { return MR_OK; } /* gets a method "*" below */
 static mr_status any(mr_call *call) { return MR_OK; }
 
 static void a_star_is_every_name_without_a_body(void **state) {
@@ -49,10 +49,10 @@ static void a_star_is_every_name_without_a_body(void **state) {
     mr_register_method("*", NULL, any);
     assert_true(task_registry_class("Whatever", 8) && !task_registry_class("", 0));
     assert_true(method("Whatever", "") == any && method("Whatever", "else") == any);
-    assert_true(method("Counter", "whatever") == NULL); /* a class of its own keeps to its methods */
+    assert_true(method("Counter", "whatever") == NULL); /* not of the class "*", since Counter is registered */
 }
 
-/* Once, in a list of names; there are those of other files, too. */
+/* Whether the text lists the name exactly once. Other files register names, too. */
 static bool has(const char *text, const char *name) {
     size_t size = strlen(name), count = 0;
     for (const char *at = text; (at = strstr(at, name)) != NULL; at++)
@@ -70,7 +70,7 @@ static void names_are_told_once_each(void **state) {
     char text[4096];
     task_registry_tasks_text(text, sizeof text);
     assert_true(has(text, "add") && has(text, "add_all"));
-    task_registry_classes_text(text, sizeof text); /* one name is the end of another */
+    task_registry_classes_text(text, sizeof text); /* one class name ends with another */
     assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && has(text, "Open"));
     task_registry_methods_text("Counter", 7, text, sizeof text);
     assert_true(has(text, "step") && has(text, "read") && names_in(text) == 2);
@@ -92,7 +92,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_are_found_by_name), cmocka_unit_test(names_are_told_once_each),
         cmocka_unit_test(texts_are_cut),
-        cmocka_unit_test(a_star_is_every_name_without_a_body), /* last: what is registered stays */
+        cmocka_unit_test(a_star_is_every_name_without_a_body), /* last: registrations stay */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ bool worker_exit_was_wished(const char *text) {
     return length >= end && strcmp(text + length - end, ORDERED) == 0;
 }
 
-/* The kernel says nothing but SIGKILL when it is short of memory. */
+/* Text about the sender of SIGKILL: the node, or perhaps the kernel, which gives no other sign when memory is short. */
 static const char *who(const worker_exit *exit) {
     if (!WIFSIGNALED(exit->wait_status) || WTERMSIG(exit->wait_status) != SIGKILL) return "";
     if (exit->ordered) return ORDERED;

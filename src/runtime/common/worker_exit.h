@@ -7,19 +7,19 @@
 typedef enum worker_exit_memory {
     WORKER_EXIT_MEMORY_ENOUGH,
     WORKER_EXIT_MEMORY_OUT,     /* the kernel's OOM killer has ended a process */
-    WORKER_EXIT_MEMORY_UNKNOWN, /* unknown */
+    WORKER_EXIT_MEMORY_UNKNOWN, /* OOM kills cannot be counted */
 } worker_exit_memory;
 
 typedef struct worker_exit { /* all borrowed */
     int wait_status;
-    bool ordered;         /* the node has killed it */
+    bool ordered;         /* the node has killed the worker */
     const char *sentence; /* the node's reason; "": none */
     worker_exit_memory memory;
-    const char *last; /* its last output; "": none */
+    const char *last; /* last output of the worker; "": none */
 } worker_exit;
 
 void worker_exit_status_text(int wait_status, char *out, size_t size); /* "exited with status 3" */
-/* further text after that; may be "" */
+/* Text to append to the status text; may be "". */
 void worker_exit_more_text(const worker_exit *exit, char *out, size_t size);
-/* whether the text says that the node killed the worker on request */
+/* Whether the text says that the node killed the worker on request. */
 bool worker_exit_was_wished(const char *text);

@@ -1,4 +1,4 @@
-/* worker_exit_test.c — every wording of worker_exit.h. */
+/* worker_exit_test.c — every text of worker_exit.h. */
 #include "runtime/common/worker_exit.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void an_exit_has_its_status_and_last_words(void **state) {
     worker_exit exit = {.wait_status = W_EXITCODE(3, 0), .sentence = "", .last = ""};
     says(&exit, "exited with status 3", "");
     exit.last = "no such file | giving up";
-    exit.memory = WORKER_EXIT_MEMORY_OUT; /* somebody else's */
+    exit.memory = WORKER_EXIT_MEMORY_OUT; /* another process was killed */
     says(&exit, "exited with status 3", "; its last output: \"no such file | giving up\"");
 }
 

@@ -31,8 +31,8 @@ static void report(zygote_kind kind, uint32_t number, int value) {
     while (send(BOOT_ZYGOTE_FD, &packet, sizeof packet, MSG_NOSIGNAL) < 0 && errno == EINTR) {}
 }
 
-/* fork(2) with CLONE_PARENT, as the C library does it for a process of one thread: the thread's id is written where the
- * library keeps it, and the list of robust locks, which a copy does not have, is registered again. The address is
+/* fork(2) with CLONE_PARENT, with the steps of the C library for a process of one thread: writes the thread's id where
+ * the library keeps it, and registers the list of robust locks again, which a copy does not inherit. The address is
  * passed twice since architectures differ in the argument's position; the other one is ignored. */
 static pid_t copy_beside(void) {
     int *thread_id = NULL;
@@ -47,7 +47,7 @@ static pid_t copy_beside(void) {
     return (pid_t)pid;
 }
 
-/* The output of a worker goes to files of its own, which the node finds by its pid (worker_log.h). Without files the
+/* Redirects a stream to a file of the worker, which the node finds by the worker's pid (worker_log.h). On failure the
  * worker writes where the zygote does. */
 static void open_log(std_stream std_stream) {
     char path[256];
@@ -60,13 +60,13 @@ static void open_log(std_stream std_stream) {
 
 static void become_worker(uint32_t number) {
     boot_begin_worker();
-    if (!boot_has_node()) _exit(1); /* the node died before it could take us along */
+    if (!boot_has_node()) _exit(1); /* the node died before the worker was set to die with it */
     for (std_stream i = 0; boot_run()[0] != '\0' && i < STD_STREAMS; i++) open_log(i);
     report(ZYGOTE_MADE, number, getpid());
     close(BOOT_ZYGOTE_FD);
 }
 
-/* True in the copy. */
+/* Returns true in the copy. */
 static bool make_copy(uint32_t number, const mr_fork *hooks) {
     int threads = count_threads();
     if (threads > 1) {
@@ -96,7 +96,7 @@ void zygote_serve(const mr_fork *hooks) {
         zygote_request request;
         ssize_t got = recv(BOOT_ZYGOTE_FD, &request, sizeof request, 0);
         if (got < 0 && errno == EINTR) continue;
-        if (got != (ssize_t)sizeof request) _exit(0); /* the node has no more use for it */
+        if (got != (ssize_t)sizeof request) _exit(0); /* the node has closed the socket */
         if (make_copy(request.number, hooks == NULL ? &none : hooks)) return;
     }
 }

@@ -1,6 +1,6 @@
 /* zygote.h — zygote: a process that has run up to mr_init and forks; each copy is a worker.
  *
- * A program whose start is expensive (an interpreter that imports) pays for it once. The node starts the zygote as it
+ * A program whose start is expensive (an interpreter that imports) starts once only. The node starts the zygote as it
  * starts a worker, with MINIRAY_BOOT=template and its end of a socket pair at BOOT_ZYGOTE_FD; zygote_pool.h is the
  * other end.
  *
@@ -11,15 +11,15 @@
  *    │◄──────── MADE (number, pid) ─┤◄──────── MADE (number, pid) ───┤ both send it, in any order
  *    │                              │                                │ closes the socket, joins the broker
  *
- * A copy is a child of the node, not of the zygote (CLONE_PARENT): the node waits for it, gets its exact exit status,
- * and takes the copy along when the node dies, as with any worker; the death of the zygote harms no worker. The C
- * library has no call for this, so the copy is made by the system call, with the steps of the C library's fork(2) for a
- * process of one thread; handlers of pthread_atfork are not called. Therefore a zygote that has threads refuses, and
- * workers are started afresh, one by one.
+ * A copy is a child of the node, not of the zygote (CLONE_PARENT): the node waits for it and gets its exact exit
+ * status, and the copy dies with the node, like any worker; the death of the zygote harms no worker. The C library has
+ * no call for this, so the copy is made by the system call, with the steps of the C library's fork(2) for a process of
+ * one thread; handlers of pthread_atfork are not called. Therefore a zygote that has threads refuses, and workers are
+ * started afresh, one by one.
  *
- * Invariants  a copy has said MADE before it joins the broker, so that the node knows it by then;
- *             the socket ends for the node only when the zygote and all copies that have not yet said MADE are gone,
- *             so a request that is open at that moment will never be answered.
+ * Invariants  a copy has sent MADE before it joins the broker, so that the node knows the worker by then;
+ *             the node's socket reaches its end only when the zygote and all copies that have not yet sent MADE are
+ *             gone, so a request that is open at that moment will never be answered.
  * Threads     one, by definition. */
 #pragma once
 #include <stdint.h>

@@ -14,10 +14,10 @@ enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
 
 struct mr_inspect {
     mr_context *mr;
-    bool borrowed; /* a program's own */
+    bool borrowed; /* `mr` belongs to the caller (mr_inspect_within) */
 };
 
-/* ---- Life. */
+/* ---- Opening and closing. */
 
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_node_info node;
@@ -49,7 +49,7 @@ void mr_inspect_close(mr_inspect *inspect) {
     free(inspect);
 }
 
-/* ---- Asking. */
+/* ---- Queries. */
 
 typedef struct asking {
     wire_call call;
@@ -73,7 +73,7 @@ static mr_status ask_locked(mr_context *mr, const inspect_query_question *questi
     poller_waiter_init(&asking.waiter);
     MR_TRY(core_worker_ask_node(&mr->worker, NODE_LOOK, &message, &asking.call));
     if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {
-        mr_status status = rpc_cancel(mr->worker.rpc, asking.call.id); /* ends in `answered` */
+        mr_status status = rpc_cancel(mr->worker.rpc, asking.call.id); /* calls `answered` */
         if (status != MR_OK) error_clear();
         failure_unref(asking.failed);
         value_pack_unref(asking.values);
@@ -125,7 +125,7 @@ void inspect_answer_fini(inspect_answer *answer) {
     *answer = (inspect_answer){0};
 }
 
-/* ---- Reading. */
+/* ---- Fields of answers. */
 
 static const mr_value nil;
 
@@ -157,7 +157,7 @@ bool inspect_is(const mr_value *map, const char *key, const char *text) {
     return found.size == strlen(text) && memcmp(found.data, text, found.size) == 0;
 }
 
-/* ---- A value of its own. */
+/* ---- Values that own their memory. */
 
 typedef struct owned {
     value_doc doc;
@@ -184,16 +184,16 @@ mr_status inspect_value(const mr_arg *arg, mr_value *out) {
     return status;
 }
 
-/* ---- Putting answers together. */
+/* ---- Combining answers. */
 
-/* A value of an answer, to be passed on. */
+/* A value of an answer as part of a report; borrowed from the answer. */
 static mr_arg keep(report *report, mr_value value) {
     mr_value *kept = report_alloc(report, sizeof *kept);
     *kept = value;
     return mr_value_arg(kept);
 }
 
-typedef struct gathered { /* reports of all processes */
+typedef struct gathered { /* sums and rows of all processes' reports */
     report_list rows, silent;
     int64_t total, bytes;
 } gathered;
@@ -220,13 +220,13 @@ static int larger_first(const void *a, const void *b) {
     return left < right ? 1 : left > right ? -1 : 0;
 }
 
-/* Of all rows the first, or the largest. */
+/* Keeps the first `limit` rows, or with by_size the largest. */
 static void choose(gathered *all, bool by_size, size_t limit) {
     if (by_size && all->rows.count > 0) qsort(all->rows.items, all->rows.count, sizeof(mr_arg), larger_first);
     if (all->rows.count > limit) all->rows.count = limit;
 }
 
-/* The part of an answer from this process; nil: it was not queried. */
+/* The part of an answer that process `id` reported; nil: not queried. */
 static const mr_value *part_of(const inspect_answer *answer, span id) {
     for (size_t i = 1; i < answer->count; i++) {
         char text[16];
@@ -245,7 +245,7 @@ static int64_t resident_bytes(int64_t pid) {
     return known ? pages * 4096 : 0;
 }
 
-/* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */
+/* The node's row of a process, with the process's own report; `counted` names the total of that report. */
 static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer, const char *counted) {
     static const char *const kept[] = {"id", "pid", "role", "state", "for", "needs", "actor", "class", "running"};
     enum { KEPT = sizeof kept / sizeof *kept };
@@ -289,11 +289,11 @@ static mr_arg worker_list(report *report, const inspect_answer *answer, const ch
     return REPORT_MAP(report, {name, rows}, {"total", mr_int(total)});
 }
 
-/* Rows that the node alone knows. */
+/* Rows of the node's own report. */
 static mr_arg node_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     report_list rows = {.limit = limit};
     mr_value all = inspect_field(&answer->roots[0], name), row;
-    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
+    bool actors = strcmp(name, "actors") == 0; /* the node may leave out some actors */
     for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);)
         if (report_wants(&rows)) report_add(report, &rows, keep(report, row));
     int64_t total = actors ? inspect_int(&answer->roots[0], "actors_total") : (int64_t)rows.total;
@@ -307,7 +307,7 @@ static mr_arg timeline(report *report, const inspect_answer *answer, const char 
                       {"wall_us", mr_int(inspect_int(node, "wall_us"))});
 }
 
-/* resources and nodes: answered quickly by the node alone. */
+/* Queries `resources` and `nodes`, which the node answers alone, and so quickly. */
 static mr_arg machine(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
                                        "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
@@ -326,7 +326,7 @@ static mr_arg machine(report *report, const inspect_answer *answer, const char *
 static const struct question {
     const char *name;
     inspect_query_what what;
-    bool rows; /* of processes, or of their events, are wanted: as many as the limit says */
+    bool rows; /* rows of processes, or of events, are queried: up to the limit */
     build_fn *build;
 } questions[] = {
     {"tasks", INSPECT_QUERY_TASKS, true, rows_of},        {"objects", INSPECT_QUERY_OBJECTS, true, rows_of},
@@ -348,7 +348,7 @@ static mr_status ask(mr_inspect *inspect, const struct question *question, size_
     return status;
 }
 
-/* status and memory: the node's facts, and the sums of what the processes say. */
+/* Queries `status` and `memory`: the node's facts, and sums of the processes' reports. */
 static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_value *out) {
     inspect_answer tasks, objects;
     gathered all, held;

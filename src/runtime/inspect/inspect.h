@@ -25,14 +25,14 @@ void inspect_answer_fini(inspect_answer *answer);
 
 /* Fields of a map, with defaults for missing fields and fields of another kind. */
 int64_t inspect_int(const mr_value *map, const char *key);
-span inspect_text(const mr_value *map, const char *key); /* empty; borrowed as the map */
+span inspect_text(const mr_value *map, const char *key); /* default: empty; borrowed like the map */
 bool inspect_is(const mr_value *map, const char *key, const char *text);
 mr_value inspect_field(const mr_value *map, const char *key); /* nil */
 
-/* The only process that was asked; nil: the node does not know it. */
+/* The part of the only queried process; nil: the node does not know that process. */
 const mr_value *inspect_part(const inspect_answer *answer);
 
-/* Packs the tree into a value of its own. */
+/* Packs the tree into a value that owns its memory. */
 MR_MUST mr_status inspect_value(const mr_arg *arg, mr_value *out);
 
 /* inspect_why.c */

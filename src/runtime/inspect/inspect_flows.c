@@ -7,8 +7,8 @@
 #include "base/binary_search.h"
 
 enum {
-    LOOK_BACK = 256, /* slices of the caller that are searched */
-    LATE_US = 1000,  /* calls are written down after they were sent: the body may have begun before */
+    LOOK_BACK = 256, /* slices of the caller searched at most */
+    LATE_US = 1000,  /* a call is recorded after it was sent, so its body may begin before */
 };
 
 mr_status inspect_slices_add(inspect_slices *slices, const inspect_slice *slice) {

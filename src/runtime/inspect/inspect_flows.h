@@ -12,10 +12,10 @@
 #include "miniray/status.h"
 
 typedef struct inspect_slice {
-    int64_t process, other, call; /* its process; its caller or callee; the number of the first call */
+    int64_t process, other, call; /* process of the slice; caller or callee; number of the first call */
     int64_t begun_us, ended_us;
     int64_t pid, track;
-    bool submits; /* calls, not a body */
+    bool submits; /* calls sent by a driver, not a body */
 } inspect_slice;
 
 typedef struct inspect_slices { /* zeroed: none */
@@ -24,7 +24,7 @@ typedef struct inspect_slices { /* zeroed: none */
 } inspect_slices;
 
 MR_MUST mr_status inspect_slices_add(inspect_slices *slices, const inspect_slice *slice);
-void inspect_slices_sort(inspect_slices *slices); /* after the last slice, before the first query */
+void inspect_slices_sort(inspect_slices *slices); /* call after the last slice was added, before the first query */
 void inspect_slices_fini(inspect_slices *slices);
 
 /* Source of the arrow to a body; borrowed, NULL: not recorded (any more). */

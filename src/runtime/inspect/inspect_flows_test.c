@@ -1,4 +1,4 @@
-/* inspect_flows_test.c — from which slice of a timeline an arrow leads to another. */
+/* inspect_flows_test.c — which slice of a timeline is the source of the arrow to another. */
 #include "runtime/inspect/inspect_flows.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ static void add(inspect_slices *slices, inspect_slice slice) {
     assert_int_equal(inspect_slices_add(slices, &slice), MR_OK);
 }
 
-static int64_t source(const inspect_slices *slices, inspect_slice body) { /* when it began; -1: there is none */
+static int64_t source(const inspect_slices *slices, inspect_slice body) { /* begin of the source; -1: none */
     const inspect_slice *found = inspect_source_of(slices, &body);
     return found == NULL ? -1 : found->begun_us;
 }
@@ -29,12 +29,12 @@ static void calls_of_a_driver(void **state) {
     add(&slices, (inspect_slice){.process = OTHER, .other = WORKER, .call = 7, .begun_us = 390, .submits = true});
     inspect_slices_sort(&slices);
     inspect_slice body = {.process = WORKER, .other = DRIVER, .call = 7, .begun_us = 400};
-    assert_int_equal(source(&slices, body), 100); /* the very call */
+    assert_int_equal(source(&slices, body), 100); /* the numbers match */
     body.call = 8;
-    assert_int_equal(source(&slices, body), 300); /* it shared a record: the newest before it */
+    assert_int_equal(source(&slices, body), 300); /* no number matches: the newest call before the body */
     body.begun_us = 90;
     assert_int_equal(source(&slices, body), -1);
-    body.call = 7; /* begun before its caller had written it down */
+    body.call = 7; /* the body began before its caller recorded the call */
     assert_int_equal(source(&slices, body), 100);
     body.other = 99;
     assert_int_equal(source(&slices, body), -1);
@@ -48,7 +48,7 @@ static void bodies_that_call(void **state) {
     inspect_slices_sort(&slices);
     inspect_slice body = {.process = WORKER, .other = OTHER, .call = 1, .begun_us = 400};
     assert_int_equal(source(&slices, body), 300);
-    body.begun_us = 250; /* nothing ran there then */
+    body.begun_us = 250; /* no body of that process ran at that time */
     assert_int_equal(source(&slices, body), -1);
     body.begun_us = 150;
     assert_int_equal(source(&slices, body), 100);

@@ -19,7 +19,7 @@ static void put_map(json *json, const mr_value *map, int depth) {
     json_object_begin(json);
     for (mr_value key, value; mr_iter_next(&iter, &key) && mr_iter_next(&iter, &value);) {
         mr_span text = {0};
-        if (mr_value_kind(&key) != MR_KIND_STR || mr_value_str(&key, &text) != MR_OK) continue; /* ours are all texts */
+        if (mr_value_kind(&key) != MR_KIND_STR || mr_value_str(&key, &text) != MR_OK) continue; /* text keys only */
         char name[64];
         size_t size = text.size < sizeof name - 1 ? text.size : sizeof name - 1;
         if (size > 0) memcpy(name, text.data, size);

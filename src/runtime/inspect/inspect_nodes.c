@@ -36,7 +36,7 @@ static int only_logs(const struct dirent *entry) {
     return size > 4 && strcmp(entry->d_name + size - 4, ".log") == 0;
 }
 
-/* Which of a worker's outlets the file is of; nil: of none, it is the node's own. */
+/* Stream of the worker's output file; nil: the node's own file. */
 static mr_arg stream_of(const char *name) {
     static const char *const streams[] = {[STD_STREAM_OUT] = "stdout", [STD_STREAM_ERR] = "stderr"};
     size_t size = strlen(name);
@@ -71,7 +71,7 @@ static mr_arg log_rows(found *found, const char *run) {
 static void add_runs(found *found, const char *base) {
     struct dirent **names = NULL;
     int count = scandir(base, &names, session_dir_filter, alphasort);
-    for (int i = count - 1; i >= 0; i--) { /* the newest first */
+    for (int i = count - 1; i >= 0; i--) { /* newest first */
         char run[SESSION_DIR_MAX + 96], broker[SESSION_DIR_MAX + 104];
         struct stat status;
         snprintf(run, sizeof run, "%s/%.80s", base, names[i]->d_name);

@@ -1,7 +1,7 @@
-/* inspect_trace.c — see inspect.h. The timeline in the Trace Event Format: complete events ("X") with their beginning
- * and length in µs, one process of the trace for each worker and each driver, instants ("i") of deaths, and arrows
- * ("s", "f") from calls to their bodies (inspect_flows.h). Events that still run end now. Calls that shared a record
- * (they are short and follow each other closely) are one event with their number behind the name. Tested by
+/* inspect_trace.c — see inspect.h. The timeline in the Trace Event Format: complete events ("X") with their begin and
+ * length in µs, one process of the trace for each worker and each driver, instants ("i") of deaths, and arrows ("s",
+ * "f") from calls to their bodies (inspect_flows.h). Events that still run end now, or with their process. Calls that
+ * share a record (short calls in close succession) are one event, with their number behind the name. Tested by
  * tests/inspect_inside_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,20 +15,20 @@
 
 enum { NAME_SIZE = 320, TRACKS_MAX = 1024 };
 
-typedef struct trace { /* being written */
+typedef struct trace { /* a timeline while it is written */
     FILE *file;
     size_t events, calls, workers;
-    mr_status status;  /* of the first thing that went wrong */
-    int64_t offset_us; /* of the calendar: monotonic + offset */
+    mr_status status;  /* of the first error */
+    int64_t offset_us; /* wall clock minus monotonic clock */
     int64_t now_us;
-    int64_t ends_us[TRACKS_MAX]; /* of what is on each further track of this ring */
+    int64_t ends_us[TRACKS_MAX]; /* end of the last event on each further track of this ring */
     size_t tracks;
-    inspect_slices slices; /* of all rings */
-    report report;         /* of the event that is being written */
+    inspect_slices slices; /* of all rings, for the arrows */
+    report report;         /* of the event that is written */
 } trace;
 
-/* Events of a track must not overlap. Lanes have that property, except the last, which has all remaining calls: it
- * becomes as many tracks as needed. */
+/* Events of a track must not overlap. Each lane but the last has this property; the last lane has all remaining calls
+ * and becomes as many tracks as needed. */
 static int64_t track_of(trace *trace, int64_t lane, int64_t begun_us, int64_t ended_us) {
     if (lane < EVENT_RING_LANES - 1) return lane;
     size_t at = 0;
@@ -64,7 +64,7 @@ static void item_text(const mr_value *list, size_t index, char *out, size_t size
     snprintf(out, size, "%.*s", (int)text.size, text.size == 0 ? "" : (const char *)text.data);
 }
 
-/* One record: [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
+/* Writes one record: [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
 static void put_event(trace *trace, int64_t process, int64_t pid, int64_t gone_us, const mr_value *row) {
     int64_t begun_us = item_int(row, 0), ended_us = item_int(row, 1), count = item_int(row, 6);
     bool over = ended_us != 0;
@@ -75,7 +75,7 @@ static void put_event(trace *trace, int64_t process, int64_t pid, int64_t gone_u
     int size = snprintf(shown, sizeof shown, "%s", name);
     if (count > 1) snprintf(shown + size, sizeof shown - (size_t)size, " ×%" PRId64, count);
     bool submits = strcmp(kind, "submit") == 0;
-    if (submits) /* one that is open ended when the last was sent; and nothing is shorter than can be seen */
+    if (submits) /* at least 1 µs, so that the slice is visible; an open record also gets 1 µs */
         ended_us = ended_us > begun_us ? ended_us : begun_us + 1;
     else if (!over)
         ended_us = gone_us != 0 ? gone_us : trace->now_us;
@@ -123,7 +123,7 @@ static void put_ring(trace *trace, const mr_value *ring) {
                           {"args", died}));
 }
 
-/* One end of an arrow. The second end is bound to its enclosing slice ("bp"), as the first always is. */
+/* Writes one end of an arrow. The second end is bound to its enclosing slice ("bp"), as the first always is. */
 static void put_end_of_arrow(trace *trace, bool first, int64_t id, const inspect_slice *slice, int64_t at_us) {
     const report_pair pairs[] = {{"ph", mr_str(first ? "s" : "f")},
                                  {"name", mr_str("call")},

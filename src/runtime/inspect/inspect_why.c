@@ -1,5 +1,5 @@
-/* inspect_why.c — see inspect.h. Chain of causes for which a task, call, object, actor or process waits: one step each,
- * from process to process, until the last one waits for nothing that the runtime knows.
+/* inspect_why.c — see inspect.h. Chain of causes for which a task, call, object, actor or process waits: one step
+ * for each cause, from process to process, until a step waits for nothing that the runtime knows.
  *
  * A step is a map: "id", "what" (a description), "age_us", "because", "release" (the event that ends the wait; "" if
  * the next step has it), "does" (of a process: its own description (mr_on_describe), or nil). The answer is {"steps":
@@ -18,7 +18,7 @@ typedef struct why {
     report report;
     report_list steps;
     report_id seen[STEPS_MAX];
-    report_id next; /* letter 0: the end */
+    report_id next; /* letter 0: no next step */
 } why;
 
 static void set_next(why *why, span id) {
@@ -53,7 +53,7 @@ static mr_arg id_arg(why *why, const report_id *id) {
 
 #define TEXT(span_) (int)(span_).size, (const char *)(span_).data
 
-/* Its tasks, or its objects: one of them, or with serial 0 the first. */
+/* Queries tasks or objects of a process: the one with that serial, or with serial 0 the first ROWS_SEARCHED. */
 static mr_status ask(why *why, inspect_query_what what, uint32_t process, uint64_t serial, inspect_answer *out) {
     inspect_query_question question = {
         .what = what, .process = process, .limit = serial != 0 ? 1 : ROWS_SEARCHED, .serial = serial};
@@ -72,7 +72,7 @@ static void for_arguments(why *why, const mr_value *row, step *step) {
                                 count == 1 ? "is" : "are", (int)id.size, (const char *)id.data);
 }
 
-/* Whether the machine has that much at all: "cpu=1, gpu=0.5" against the node's resources. */
+/* Whether the machine's total resources cover `needs`, a text such as "cpu=1, gpu=0.5". */
 static bool is_possible(const mr_value *node, span needs) {
     char text[RESOURCES_TEXT_MAX], *state;
     snprintf(text, sizeof text, "%.*s", TEXT(needs));
@@ -101,7 +101,8 @@ static void write_resources(const mr_value *node, const char *key, char *out, si
     }
 }
 
-/* Processes that have a worker now, for the text: "p5 for p2, p6 for p2". */
+/* Writes the first 8 processes that hold resources and do not wait: "p5 (cpu=1, for p2), p6 (cpu=1)". Returns the count
+ * of all such processes. */
 static size_t write_holders(const mr_value *node, char *out, size_t size) {
     mr_value processes = inspect_field(node, "processes"), row;
     size_t used = 0, count = 0;
@@ -139,7 +140,7 @@ static void for_worker(why *why, const mr_value *node, span needs, step *step) {
     step->release = report_text(&why->report, "the end of the work of %s%s", holders, count > 8 ? ", …" : "");
 }
 
-/* For a task or call that was sent to a worker. */
+/* For a task or call that was sent to a worker, which is the next step. */
 static void in_worker(why *why, const mr_value *row, step *step) {
     span worker = inspect_text(row, "worker");
     step->because = report_text(&why->report, "it was sent to %.*s, which runs it or an earlier call", TEXT(worker));
@@ -148,7 +149,7 @@ static void in_worker(why *why, const mr_value *row, step *step) {
 
 /* ---- Calls. */
 
-/* The first call to the same actor that is not sent: it holds back this one. */
+/* The next step is the first call to the same actor that is not sent: it holds back this call. */
 static void behind_another(why *why, const mr_value *row, step *step) {
     inspect_answer answer;
     span actor = inspect_text(row, "actor"), id = inspect_text(row, "id");
@@ -270,7 +271,7 @@ static void actor_step(why *why, const mr_value *node, const report_id *id, cons
     add_step(why, &step);
 }
 
-/* The body that it runs, from its event ring. */
+/* Text about the body that the process runs, from its event ring. */
 static mr_arg running_text(why *why, const mr_value *row) {
     mr_value running = inspect_field(row, "running"), first;
     if (mr_value_count(&running) == 0 || mr_value_item(&running, 0, &first) != MR_OK) return mr_str("");
@@ -278,7 +279,7 @@ static mr_arg running_text(why *why, const mr_value *row) {
                        (int)inspect_int(&first, "process"), (double)inspect_int(&first, "age_us") / 1e6);
 }
 
-/* Its own description, if it has one. */
+/* The process's own description (mr_on_describe); nil: none. */
 static mr_arg words_of(why *why, const report_id *id) {
     inspect_answer answer;
     mr_arg words = mr_nil();
@@ -295,7 +296,7 @@ static mr_arg words_of(why *why, const report_id *id) {
     return words;
 }
 
-/* A thread of it waits for the store. */
+/* For a process with a thread that waits for store memory. */
 static void for_memory(why *why, const mr_value *node, step *step) {
     mr_value facts = inspect_field(node, "facts"), store = inspect_field(node, "store");
     step->because =
@@ -359,7 +360,7 @@ static mr_status actor_or_process(why *why, const report_id *id) {
 
 /* ---- The chain. */
 
-/* Task, call and object of one number are one thing here. */
+/* A task, a call and an object with the same number are the same thing. */
 static bool same(const report_id *a, const report_id *b) {
     bool numbered = strchr("tco", a->letter) != NULL && strchr("tco", b->letter) != NULL;
     return (a->letter == b->letter || numbered) && a->process == b->process && a->serial == b->serial;
@@ -393,8 +394,7 @@ mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out) {
         why.seen[why.steps.count] = at;
         size_t before = why.steps.count;
         status = at.letter == 'p' || at.letter == 'a' ? actor_or_process(&why, &at) : pending_or_object(&why, &at);
-        if (status == MR_NOT_FOUND &&
-            before > 0) { /* the wait ended meanwhile: the steps found so far are the answer */
+        if (status == MR_NOT_FOUND && before > 0) { /* the wait has ended: the answer is the steps so far */
             error_clear();
             status = MR_OK;
             break;

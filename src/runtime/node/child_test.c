@@ -1,4 +1,5 @@
-/* child_test.c — processes that end by themselves, are killed, or are left over; no zombie and no descriptor stays. */
+/* child_test.c — child processes that exit, are killed, or are left at children_fini; no zombie or descriptor
+ * remains. */
 #include "runtime/node/child.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@
 
 extern char **environ;
 
-enum { CHILDREN_MAX = 16, PATIENCE = 3000 /* turns of the loop of 10 ms */ };
+enum { CHILDREN_MAX = 16, PATIENCE = 3000 /* runs of the loop, 10 ms each */ };
 
 typedef struct fixture {
     event_loop *loop;
@@ -104,15 +105,15 @@ static void one_is_killed_and_others_are_not(void **state) {
     fixture fixture;
     begin(&fixture);
     pid_t victim = add(&fixture, "exec sleep 600"), other = add(&fixture, "exec sleep 600");
-    children_kill(&fixture.children, 1); /* no child of ours */
+    children_kill(&fixture.children, 1); /* pid 1 is no child of this process */
     children_kill(&fixture.children, victim);
     run_until(&fixture, 1);
     assert_int_equal(fixture.ends[0].pid, victim);
     assert_true(WIFSIGNALED(fixture.ends[0].status) && WTERMSIG(fixture.ends[0].status) == SIGKILL);
-    children_kill(&fixture.children, victim); /* its number may be another's by now: no-op */
+    children_kill(&fixture.children, victim); /* the pid may have been reused by now: no-op */
     assert_int_equal(fixture.children.by_pid.count, 1);
     assert_int_equal(kill(other, 0), 0);
-    end(&fixture); /* kills and reaps the other, in silence */
+    end(&fixture); /* kills and reaps the other child without a call of on_exit */
     assert_int_equal(fixture.ended, 1);
 }
 

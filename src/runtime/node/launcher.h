@@ -11,23 +11,23 @@
 #include "miniray/status.h"
 
 typedef struct launcher_ops {
-    /* A program has joined: reads its launch spec (launch_spec.h) to the end. */
+    /* Registers a job whose driver has joined: reads its launch spec (launch_spec.h) to the end. */
     mr_status (*program_add)(void *self, uint32_t program, int pid, reader *launch_spec);
-    /* A number for workers that run this node's executable, without code of a program; NULL: there are none. */
+    /* Registers a number for native workers, which run this node's executable without code of a driver; NULL: the
+     * launcher cannot start native workers. */
     void (*program_native)(void *self, uint32_t program);
-    /* No worker of the program is started any more. */
+    /* The job is over: none of its workers is started any more. */
     void (*program_end)(void *self, uint32_t program);
-    /* Starts a worker of that program, now or soon: with *pid 0 node_manager_child_started follows, or
-     * node_manager_start_failed. It joins the node by itself; however it ends, node_manager_child_ended follows, once.
-     * */
+    /* Starts a worker of the job, now or later. With *pid 0, node_manager_child_started or node_manager_start_failed
+     * follows. The worker joins the node by itself. When it ends, node_manager_child_ended follows, once. */
     mr_status (*start)(void *self, uint32_t program, int *pid);
-    /* Reports newly started processes to node_manager_child_started before returning; NULL: there are none. */
+    /* Reports newly started processes to node_manager_child_started before returning; NULL: no start is deferred. */
     void (*settle)(void *self);
-    /* Sets the label of that process in displayed worker output. */
+    /* Sets the label of a process in displayed worker output. */
     void (*label)(void *self, int pid, const char *label);
     /* Passes all worker output so far to node_manager_printed before returning. */
     void (*drain)(void *self);
-    /* Ends a process that start gave, at once; one that has ended already is a no-op. */
+    /* Kills a process that `start` started; no-op if it has ended. */
     void (*kill)(void *self, int pid);
 } launcher_ops;
 

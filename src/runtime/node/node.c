@@ -47,13 +47,13 @@ typedef struct node {
     node_core *core;
     node_store *store;
     int64_t started_us;
-    uint64_t memory_bytes; /* of the machine, or its container; 0: not known */
+    uint64_t memory_bytes; /* of the machine or its container; 0: not known */
     event_loop_idle *before_sleep;
-    event_loop_timer *deadline; /* of the core's own calls */
-    map launch_specs;           /* of the programs, by number */
-    zygote_pool *pool;          /* of the workers that are copies */
-    worker_logs *logs;          /* NULL: there are none, workers write where we do */
-    map ordered;                /* pids of workers that we have ended */
+    event_loop_timer *deadline; /* next deadline of the core's rpc */
+    map launch_specs;           /* launch specs of the jobs, by job number */
+    zygote_pool *pool;          /* zygotes that fork workers */
+    worker_logs *logs;          /* NULL: not available; workers inherit the node's output */
+    map ordered;                /* pids of workers that the node has killed */
     uint64_t oom_count;
     int null_fd; /* stdin of workers */
     boot_node told;
@@ -61,8 +61,8 @@ typedef struct node {
     const char *broker_path;
     session_dir run;
     pid_t reaper;
-    int signal_fd, program_fd; /* program_fd: of a private node; -1 */
-    event_loop_watch *ends[3]; /* event that ends it: a signal, the end of its program or lifeline */
+    int signal_fd, program_fd; /* program_fd: pidfd of a private node's driver */
+    event_loop_watch *ends[3]; /* events that end the node: a signal, the end of its driver, the end of the lifeline */
 } node;
 
 /* ---- The launcher of this machine. */
@@ -86,7 +86,7 @@ static void end_program(void *self, uint32_t program) {
     launch_spec_destroy(map_remove(&node->launch_specs, program));
 }
 
-/* A worker, or with a socket a zygote of workers. */
+/* Starts a worker, or with a socket a zygote of workers. */
 static mr_status start_process(node *node, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
     boot_worker told = {.broker = node->broker_path,
                         .stdio = {.input_fd = node->null_fd, .output_fds = {-1, -1}},
@@ -97,7 +97,7 @@ static mr_status start_process(node *node, uint32_t program, const launch_spec *
     for (std_stream i = 0; logged && i < STD_STREAMS; i++) close(told.stdio.output_fds[i]);
     if (status == MR_OK) status = children_add(&node->children, *pid);
     if (logged) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
-    if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier one had the same number */
+    if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier worker had the same pid */
     return status;
 }
 
@@ -118,7 +118,7 @@ static void kill_worker(void *self, int pid) {
     map_put(&node->ordered, (uint64_t)pid, node);
 }
 
-/* ---- Workers that are copies. */
+/* ---- Forked workers. */
 
 static mr_status start_zygote(void *context, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
     node *node = context;
@@ -178,14 +178,14 @@ static const launcher_ops machine_ops = {.program_add = add_program,
                                          .drain = drain_logs,
                                          .kill = kill_worker};
 
-/* Whether the kernel was short of memory since the last time. */
+/* Whether the kernel's OOM killer has ended a process since the last call. */
 static worker_exit_memory look_at_memory(node *node) {
     uint64_t before = node->oom_count;
     if (!oom_count(&node->oom_count)) return WORKER_EXIT_MEMORY_UNKNOWN;
     return node->oom_count > before ? WORKER_EXIT_MEMORY_OUT : WORKER_EXIT_MEMORY_ENOUGH;
 }
 
-/* Facts about the end of a worker besides its status. */
+/* Writes facts about the end of a worker besides its wait status. */
 static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
     node *node = context;
     char last[300] = "";
@@ -202,11 +202,11 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
     char how[640];
     worker_exit_status_text(wait_status, how, sizeof how);
     bool copied = zygote_pool_has(node->pool, pid);
-    if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it, and explains nothing */
+    if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it and adds no text */
         size_t used = strlen(how);
         explain(node, pid, wait_status, how + used, sizeof how - used);
         used = strlen(how);
-        if (broker_stats_now(node->broker).no_descriptor) /* a worker that was not even turned away cannot know it */
+        if (broker_stats_now(node->broker).no_descriptor) /* the broker could not accept the worker's connection */
             snprintf(how + used, sizeof how - used,
                      "; the node has no free file descriptor: raise its limit (ulimit -n)");
     }
@@ -250,7 +250,7 @@ static void take_back(void *self, uint64_t offset, size_t bytes) {
 
 static const node_memory_ops memory_ops = {lend, take_back};
 
-/* ---- Deadlines of calls. */
+/* ---- Deadlines of the rpc. */
 
 static void deadline_came(void *context) {
     node *node = context;
@@ -276,9 +276,9 @@ static void printed(void *context, const worker_log_source *source, span line) {
     node_manager_printed(core, source->program, &said, line);
 }
 
-/* ---- Life. */
+/* ---- Opening and closing. */
 
-typedef struct joining { /* the transport joins the broker of this thread's own loop, so another thread joins it */
+typedef struct joining { /* this thread's loop serves the broker, so another thread joins it */
     node *node;
     mr_status status;
     char text[ERROR_TEXT_MAX];
@@ -319,11 +319,11 @@ static void open_store(node *node) {
     node->store = node_store_open(node->loop, node->broker, node->core, &options);
 }
 
-/* ---- What ends it. */
+/* ---- Events that end the node. */
 
 static void stop(void *context) { event_loop_stop(((node *)context)->loop); }
 
-/* Workers are started with an empty mask, so this one is the node's alone. */
+/* Workers are started with an empty signal mask, so this mask applies to the node only. */
 static mr_status open_signals(node *node) {
     sigset_t signals;
     sigemptyset(&signals);
@@ -362,18 +362,18 @@ static mr_status node_open(node *node) {
     node->reaper = reaper_open(boot_run(), node->broker_path, !node->told.lasting); /* before there are threads */
     MR_TRY(session_dir_adopt(boot_run(), &node->run));
     if (node->told.lasting && chdir("/") != 0)
-        return error_errno("cannot change to the root directory"); /* it pins no other */
+        return error_errno("cannot change to the root directory"); /* so that the node keeps no other directory busy */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
     fd_limit_raise();
     MR_TRY(event_loop_create(&node->loop));
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
-    if (!node->told.lasting) MR_TRY(read_launch_spec(node)); /* before there is a socket: its program may be gone */
+    if (!node->told.lasting) MR_TRY(read_launch_spec(node)); /* before the socket; fails if the driver is gone */
     broker_options broker = runtime_config_broker(&node->config, node->broker_path, node->told.arena_bytes);
     broker.explain = explain;
     broker.context = node;
-    broker.alone = !node->told.lasting; /* in its own session directory, which its program has locked */
+    broker.alone = !node->told.lasting; /* a private node's session directory is locked by its driver */
     mr_status status = broker_open(node->loop, &broker, &node->broker);
     if (status == MR_NOMEM)
         return error_wrap(status,
@@ -413,7 +413,7 @@ static void node_close(node *node) {
     event_loop_idle_remove(node->before_sleep);
     event_loop_timer_destroy(node->deadline);
     node_manager_destroy(node->core);
-    zygote_pool_destroy(node->pool); /* programs that leave at the end are dropped there */
+    zygote_pool_destroy(node->pool); /* after the core, whose end drops jobs from the pool */
     map_for_each (slot, &node->launch_specs) launch_spec_destroy(slot.value);
     map_fini(&node->launch_specs);
     map_fini(&node->ordered);
@@ -434,7 +434,7 @@ int node_main(void) {
         boot_node_ready(mr_last_error());
         return 1;
     }
-    node_manager_start(node->core); /* workers start while the program runs */
+    node_manager_start(node->core); /* starts the first workers before the driver joins */
     boot_node_ready(NULL);
     event_loop_run(node->loop);
     node_close(node);

@@ -5,5 +5,5 @@
  * loop. */
 #pragma once
 
-/* Runs a node as the environment says (boot.h) until its lifeline ends; returns the exit status of the process. */
+/* Runs a node as the environment specifies (boot.h) until its lifeline ends; returns the exit status of the process. */
 int node_main(void);

@@ -11,7 +11,8 @@
 #include "base/mutation.h"
 #include "runtime/refs/attachment.h"
 
-/* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
+/* A holder id is a process number, or with this bit the number of an actor that holds the handles among its
+ * arguments. */
 #define HOLDER_IS_ACTOR (UINT64_C(1) << 63)
 
 typedef struct asker {
@@ -50,7 +51,7 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
     while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
     list_remove(&actor->place);
-    value_pack_unref(actor->args); /* their objects belong to the host, which is ending */
+    value_pack_unref(actor->args); /* the host itself frees the objects that the arguments need */
     failure_unref(actor->dead);
     free(actor->about);
     free(actor);
@@ -66,11 +67,11 @@ void node_actors_fini(node_actors *actors) {
     map_fini(&actors->by_process);
 }
 
-/* ---- Finding. */
+/* ---- Lookup. */
 
 static uint64_t id_key(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
 
-static uint64_t name_key(span name_space, span name) { /* a zero byte between them */
+static uint64_t name_key(span name_space, span name) { /* hash of both, with a zero byte in between */
     uint64_t hash = hash_byte(hash_on(HASH_BEGIN, name_space.data, name_space.size), 0);
     return hash_on(hash, name.data, name.size);
 }
@@ -102,7 +103,7 @@ node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map
 
 static node_actor **same(node_actor *actor, bool name) { return name ? &actor->same_name : &actor->same_id; }
 
-/* Takes an actor out of the chain of those with its key, by its name or by its id. */
+/* Removes an actor from the chain of its key in by_name (`name` true) or by_id. */
 static void chain_remove(map *map, uint64_t key, node_actor *actor, bool name) {
     node_actor *before = map_get(map, key), *next = *same(actor, name);
     if (before != actor) {
@@ -115,7 +116,7 @@ static void chain_remove(map *map, uint64_t key, node_actor *actor, bool name) {
     }
 }
 
-/* ---- Living and dying. */
+/* ---- Creation and death. */
 
 static void tell_all(node_actors *actors, node_actor *actor) {
     for (list *at; (at = list_pop_front(&actor->waiting)) != NULL;) {
@@ -125,7 +126,7 @@ static void tell_all(node_actors *actors, node_actor *actor) {
     }
 }
 
-/* The actor no longer waits for a worker or has one. */
+/* Ends the actor's wait for a worker, or its use of one. */
 static void leave(node_actors *actors, node_actor *actor) {
     if (actor->state == NODE_ACTOR_PENDING)
         map_remove(&actors->by_ticket, actor->ticket);
@@ -140,7 +141,7 @@ static void begin(node_actors *actors, node_actor *actor) {
     map_put(&actors->by_ticket, actor->ticket, actor);
 }
 
-/* The actor has no handles any more. */
+/* The holder releases all its handles. */
 static void drop_holds(node_actors *actors, uint64_t holder_id) {
     for (holder *holder; (holder = map_get(&actors->holders, holder_id)) != NULL;)
         node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, holder_id);
@@ -159,13 +160,13 @@ static mr_status hold_one(void *context, const attachment_need *need) {
     return MR_OK;
 }
 
-/* Handles among its arguments: the actor holds them before its process reports them, and when it is restarted. */
+/* The actor holds the handles among its arguments until its death, independently of its processes. */
 static void hold_arguments(node_actors *actors, node_actor *actor) {
     holding holding = {actors, actor->keeps};
-    if (attachment_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
+    if (attachment_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* the worker reports it */
 }
 
-/* The actor will not be created again. */
+/* Releases the arguments: the actor will not be created again. */
 static void forget_arguments(node_actors *actors, node_actor *actor) {
     struct node_kept *kept = actor->kept;
     value_pack_unref(actor->args);
@@ -174,7 +175,7 @@ static void forget_arguments(node_actors *actors, node_actor *actor) {
     if (kept != NULL) actors->ops->let_go(actors->host, kept);
 }
 
-static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
+static void die(node_actors *actors, node_actor *actor, failure *why) { /* `why` is moved */
     uint64_t keeps = actor->keeps;
     leave(actors, actor);
     if (actor->name[0] != '\0' && !MUTATED("no-name-end"))
@@ -233,7 +234,7 @@ void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
-    if (actor->starts != start && !MUTATED("no-start-check")) return; /* overtaken */
+    if (actor->starts != start && !MUTATED("no-start-check")) return; /* answer of an earlier start */
     actor->tries = 0;
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
@@ -246,7 +247,7 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     actors->ops->kill(actors->host, process);
 }
 
-/* The actor dies and releases everything; its process, if any, is ended in that way. */
+/* The actor dies and releases everything; its process, if any, is ended with `end`. */
 static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void *host, uint64_t process),
                         const char *why) {
     uint64_t process = actor->process, ticket = actor->ticket;
@@ -290,7 +291,7 @@ void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
 
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
     node_actor *actor = node_actor_find(actors, id);
-    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* an earlier start */
     if (++actor->tries >= NODE_ACTOR_TRIES_MAX) {
         put_down(actors, actor, "could not be created: several workers in a row ended first");
         return;

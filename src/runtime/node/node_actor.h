@@ -5,12 +5,12 @@
  *      └── restarts left ── process died ─┴───────────┘
  *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
  *
- * A process that has a handle holds the actor. An actor that has lost its last holder ends, unless it is detached; a
- * living actor gets time to exit (node_actor_ops.dismiss). A process that ends holds nothing. Handles among the
- * arguments of an actor are held by the actor itself, as long as it lives: its process may not have them yet, and a
- * restarted process gets them again. The host keeps everything else that the arguments need (node_actor_args.h) until
- * the actor is ALIVE and will not be restarted. A worker that cannot receive the creation request is replaced by
- * another, which does not count as a restart.
+ * A process that has a handle holds the actor. An actor that has lost its last holder ends, unless it is detached; an
+ * ALIVE actor gets time to exit (node_actor_ops.dismiss). The end of a process releases its handles. The actor itself
+ * holds the handles among its arguments until its death: its process may not have reported them yet, and a restarted
+ * process gets them again. The host keeps everything else that the arguments need (node_actor_args.h) until the actor
+ * is ALIVE and will not be restarted. A worker that cannot receive the creation request is replaced by another, which
+ * does not count as a restart.
  *
  * Pure over its host (node_actor_ops). A query for the location of an actor is answered when the actor is ALIVE or
  * DEAD. */
@@ -33,46 +33,46 @@ enum { NODE_ACTORS_DEAD_MAX = 256, NODE_ACTOR_TRIES_MAX = 10 };
 
 typedef struct node_actor {
     list place;                             /* among all, in order of creation */
-    struct node_actor *same_id, *same_name; /* the next one under the same key of that map */
+    struct node_actor *same_id, *same_name; /* next actor with the same hash in by_id, in by_name */
     mr_actor id;
     char class_name[256], name[256], name_space[256];
-    uint32_t program; /* its job */
-    bool detached;    /* outlives its job */
+    uint32_t program; /* number of the actor's job */
+    bool detached;    /* survives the end of its job */
     node_actor_state state;
     uint32_t restarts;
-    uint32_t threads; /* threads that run its methods */
+    uint32_t threads; /* threads that run the actor's methods */
     resources need;
-    value_pack *args;       /* NULL: it will not be created again */
-    struct node_kept *kept; /* objects they need, kept by the host */
-    uint8_t *about;         /* owned: its creator's description */
+    value_pack *args;       /* NULL: the actor will not be created again */
+    struct node_kept *kept; /* objects that the arguments need, kept by the host */
+    uint8_t *about;         /* owned: description given by the creator */
     size_t about_size;
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
     uint32_t starts;  /* number of starts: fences answers of old creations */
-    uint32_t tries;   /* successive starts that could not begin */
+    uint32_t tries;   /* successive workers that could not receive the creation request */
     failure *dead;
-    list waiting;   /* of pending queries for its location */
-    list holds;     /* of processes that have a handle */
-    uint64_t keeps; /* its holder id for the actors whose handles are among its arguments */
+    list waiting;   /* pending queries for the location */
+    list holds;     /* processes and actors that hold a handle */
+    uint64_t keeps; /* holder id under which the actor holds the handles among its arguments */
 } node_actor;
 
 typedef struct node_actor_ops {
-    uint64_t (*request)(void *host, node_actor *actor);             /* requests a worker for it; returns the ticket */
-    void (*forget)(void *host, node_actor *actor, uint64_t ticket); /* the worker is not needed any more */
-    void (*start)(void *host, node_actor *actor);                   /* create it in actor->process */
-    void (*kill)(void *host, uint64_t process);                     /* kills that worker */
-    void (*dismiss)(void *host, uint64_t process);                  /* asks it to exit by itself, soon */
-    void (*tell)(void *host, rpc_call_token token, node_actor *actor); /* it is ALIVE or DEAD */
-    void (*died)(void *host, node_actor *actor);                       /* after all queries were answered */
-    void (*let_go)(void *host, struct node_kept *kept);                /* its arguments are not needed any more */
+    uint64_t (*request)(void *host, node_actor *actor); /* requests a worker for the actor; returns the ticket */
+    void (*forget)(void *host, node_actor *actor, uint64_t ticket);    /* cancels that request */
+    void (*start)(void *host, node_actor *actor);                      /* creates the actor in actor->process */
+    void (*kill)(void *host, uint64_t process);                        /* kills that worker */
+    void (*dismiss)(void *host, uint64_t process);                     /* asks that worker to exit by itself, soon */
+    void (*tell)(void *host, rpc_call_token token, node_actor *actor); /* answers a query: the actor is ALIVE or DEAD */
+    void (*died)(void *host, node_actor *actor);                       /* called after all queries were answered */
+    void (*let_go)(void *host, struct node_kept *kept);                /* releases what the arguments needed */
 } node_actor_ops;
 
 typedef struct node_actors {
     list list; /* actors that are not dead */
-    list dead; /* dead actors, the next to be forgotten first */
+    list dead; /* dead actors, oldest death first */
     uint32_t dead_count;
-    uint64_t last_holder;      /* number of the last actor that became a holder */
-    map holders;               /* process → actors it holds */
+    uint64_t last_holder;      /* last number given to an actor as a holder */
+    map holders;               /* holder id → actors it holds */
     map by_id, by_name;        /* keys are hashes: chains of actors */
     map by_ticket, by_process; /* actors that wait for a worker, and actors that have one */
     const node_actor_ops *ops;
@@ -91,31 +91,31 @@ typedef struct node_actor_plan {
     uint32_t threads;
     resources need;
     value_pack *args;       /* a reference is taken */
-    struct node_kept *kept; /* objects they need: owned by the actor once it is created */
+    struct node_kept *kept; /* objects that the arguments need: owned by the actor after success */
 } node_actor_plan;
 
 MR_MUST mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan); /* MR_EXISTS */
 node_actor *node_actor_find(node_actors *actors, mr_actor id);
 node_actor *node_actor_named(node_actors *actors, span name_space, span name); /* an actor that is not dead */
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
-node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: that process is no actor */
+node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: no actor runs in that process */
 
-/* A process has a handle, or has released it. Holding is idempotent. */
+/* Adds or removes a process as a holder of the actor. Adding a holder twice is a no-op. */
 void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process);
 void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process);
 
 void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process);
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
-                        failure *failed); /* NULL: it lives; borrowed */
-/* In `start`, or after it: the worker could not be told. The actor gets another worker. */
+                        failure *failed); /* NULL: the actor is ALIVE; borrowed */
+/* Called in `start` or later: the worker could not receive the creation request. The actor gets another worker. */
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start);
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
 void node_actor_kill(node_actors *actors, node_actor *actor);
 /* Kills the actor's process; node_actor_process_gone follows as for any other death. */
 void node_actor_restart(node_actors *actors, node_actor *actor);
-/* No worker of that program will come: its actors that wait for one die. */
+/* No worker of that job can be started: its actors that wait for one die. */
 void node_actors_give_up(node_actors *actors, uint32_t program, const char *why);
-/* The program is over: its actors die, except detached ones. */
+/* The job is over: its actors die, except detached ones. */
 void node_actors_evict(node_actors *actors, uint64_t group,
                        const char *why); /* actors placed or to be placed in that group */
 void node_actors_end_program(node_actors *actors, uint32_t program);

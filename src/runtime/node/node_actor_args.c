@@ -9,7 +9,7 @@
 #include "runtime/refs/attachment.h"
 #include "runtime/refs/borrow_message.h"
 
-typedef struct node_loan { /* a future, for all the actors that need it */
+typedef struct node_loan { /* a borrowed future, shared by all actors that need it */
     borrowed_ref ref;
     uint32_t count;
 } node_loan;
@@ -18,12 +18,12 @@ struct node_kept {
     list place;
     node_core *core;
     borrow_gate gate;
-    rpc_call_token token;  /* request that waits for the gate, if `asked` */
+    rpc_call_token token;  /* request to answer when the gate opens, if `asked` */
     bool asked, dropped;   /* dropped: freed when the gate has opened */
-    uint32_t object_count; /* of those that are held */
+    uint32_t object_count; /* objects held in the store */
     uint32_t ref_count;
     object_ref *objects; /* owned */
-    mr_ref *refs;        /* behind them */
+    mr_ref *refs;        /* in the same memory, after the objects */
 };
 
 /* ---- Borrowed references. */
@@ -39,7 +39,7 @@ static borrowed_ref *find_loan(void *host, uint64_t owner, uint64_t serial) {
 static mr_status say(void *host, borrow_message *message) {
     node_core *core = host;
     const node_member *member = node_member_by_process(core, message->owner);
-    if (member == NULL) return MR_CLOSED; /* node_actor_args_gone is about to be called, or all is over */
+    if (member == NULL) return MR_CLOSED; /* node_actor_args_gone follows, or the node ends */
     return borrow_message_send(&core->args.borrow, core->rpc, member->link,
                                message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN,
                                span_of(message->serials, message->count * sizeof message->serials[0]), message);
@@ -76,7 +76,7 @@ static void return_one(node_core *core, mr_ref ref) {
     free(map);
 }
 
-/* ---- One actor's. */
+/* ---- Objects and references of one actor. */
 
 static void kept_free(node_kept *kept) {
     list_remove(&kept->place);
@@ -111,7 +111,7 @@ static mr_status keep_one(void *context, const attachment_need *need) {
     return MR_OK;
 }
 
-/* `needs` of each kind. */
+/* `needs`: how many the arguments need of each kind. */
 static mr_status kept_create(node_core *core, const uint32_t *needs, node_kept **out) {
     object_ref *objects;
     size_t size = needs[ATTACHMENT_NEEDS_OBJECT] * sizeof(object_ref);
@@ -160,7 +160,7 @@ void node_kept_drop(node_core *core, node_kept *kept) {
     if (open) kept_free(kept);
 }
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 void node_actor_args_feed(node_core *core) { (void)borrow_feed(&core->args.borrow); }
 

@@ -1,7 +1,7 @@
-/* node_actor_args.h — objects and references that the node keeps for actors that it may have to create again: those
- * that their arguments contain (attachment_each_need), also after their creator has ended.
+/* node_actor_args.h — objects and references in the arguments of actors (attachment_each_need), which the node keeps
+ * while an actor may be created again, even after the actor's creator has ended.
  *
- *   object of the store  held by the store server (node_extension_ops.keep): survives its creator
+ *   object of the store    held by the store server (node_extension_ops.keep): survives its creator
  *   future of a process    borrowed from its owner (borrow.h), as by any process; lost with its owner
  *   handle of an actor     held by the new actor itself (node_actor.h)
  *
@@ -17,7 +17,7 @@
 
 struct node_core;
 
-typedef struct node_kept node_kept; /* of one actor */
+typedef struct node_kept node_kept; /* what is kept for one actor */
 
 typedef struct node_actor_args {
     borrow borrow;
@@ -26,11 +26,11 @@ typedef struct node_actor_args {
 } node_actor_args;
 
 void node_actor_args_init(struct node_core *core);
-void node_actor_args_fini(struct node_core *core);                   /* after the calls */
-void node_actor_args_feed(struct node_core *core);                   /* a link has room */
-void node_actor_args_gone(struct node_core *core, uint64_t process); /* with everything it owned */
+void node_actor_args_fini(struct node_core *core);                   /* call after rpc_destroy */
+void node_actor_args_feed(struct node_core *core);                   /* call when a link has room again */
+void node_actor_args_gone(struct node_core *core, uint64_t process); /* its futures are lost */
 
-/* *out is NULL where nothing is needed. MR_OBJECT_LOST, MR_CORRUPT, MR_NOMEM: nothing is kept. */
+/* *out is NULL if the arguments need nothing. MR_OBJECT_LOST, MR_CORRUPT, MR_NOMEM: nothing is kept. */
 MR_MUST mr_status node_actor_args_args(struct node_core *core, const value_pack *args, node_kept **out);
-void node_kept_answer(struct node_core *core, node_kept *kept, rpc_call_token token); /* NULL: at once */
+void node_kept_answer(struct node_core *core, node_kept *kept, rpc_call_token token); /* `kept` NULL: answers at once */
 void node_kept_drop(struct node_core *core, node_kept *kept);                         /* NULL is a no-op */

@@ -9,9 +9,9 @@
 #include "miniray/runtime.h"
 #include "runtime/node/node_internal.h"
 
-enum { LEAVE_US = 5 * 1000 * 1000 }; /* for what an actor does at its end */
+enum { LEAVE_US = 5 * 1000 * 1000 }; /* time for an actor's cleanup before it is killed */
 
-/* ---- What actors need (node_actor_ops; the host is the core). */
+/* ---- Operations for the actor table (node_actor_ops; the host is the core). */
 
 static uint64_t request(void *host, node_actor *actor) {
     node_core *core = host;
@@ -29,7 +29,7 @@ static void forget(void *host, node_actor *actor, uint64_t ticket) {
     scheduler_cancel(((node_core *)host)->scheduler, node_client_of(actor->program), ticket);
 }
 
-typedef struct creation { /* an actor being made */
+typedef struct creation { /* a creation request in flight */
     wire_call call;
     node_core *core;
     mr_actor id;
@@ -39,7 +39,7 @@ typedef struct creation { /* an actor being made */
 static void creation_done(wire_call *call, const rpc_call_result *result) {
     creation *creation = container_of(call, struct creation, call);
     node_core *core = creation->core;
-    if (result->why == NULL) { /* else its process is gone, which is reported separately */
+    if (result->why == NULL) { /* else the worker is gone, which is reported separately */
         value_pack *values;
         failure *failed;
         wire_outcome(call, result, "", &values, &failed);
@@ -70,9 +70,9 @@ static void start(void *host, node_actor *actor) {
     if (status == MR_OK) return;
     free(creation);
     if (status == MR_BUSY) {
-        member->unborn = true; /* again when there is room */
+        member->unborn = true; /* sent again when the link has room */
     } else if (status == MR_CLOSED) {
-        node_actor_not_told(&core->actors, actor->id, actor->starts); /* that worker is in no state to be one */
+        node_actor_not_told(&core->actors, actor->id, actor->starts); /* the link to the worker is closed */
     } else {
         failure *failed = failure_create(status, mr_last_error(), "", NULL);
         node_actor_created(&core->actors, actor->id, actor->starts, failed);
@@ -111,9 +111,9 @@ static void let_go(void *host, node_kept *kept) { node_kept_drop(host, kept); }
 
 const node_actor_ops node_actor_host_ops = {request, forget, start, end, dismiss, tell, died, let_go};
 
-/* ---- What is asked about them. */
+/* ---- Requests about actors. */
 
-/* The given name space, or that of the caller's program. */
+/* The given name space, or that of the caller's job. */
 static span space_of(node_core *core, const node_member *member, span named) {
     node_job *job = node_job_of(core, member->program);
     if (named.size > 0 || job == NULL) return named;
@@ -201,8 +201,8 @@ mr_status node_handle_actor(node_core *core, node_member *member, reader *reader
     case NODE_ACTOR_LOOK: return look_at(core, actor, token);
     case NODE_ACTOR_KILL: node_actor_kill(&core->actors, actor); break;
     case NODE_ACTOR_RESTART: node_actor_restart(&core->actors, actor); break;
-    case NODE_ACTOR_HOLD: node_actor_hold(&core->actors, actor, member->process); break; /* it has a handle */
-    case NODE_ACTOR_DROP: node_actor_drop(&core->actors, actor, member->process); break; /* it has none any more */
+    case NODE_ACTOR_HOLD: node_actor_hold(&core->actors, actor, member->process); break;
+    case NODE_ACTOR_DROP: node_actor_drop(&core->actors, actor, member->process); break;
     default: MR_UNREACHABLE();
     }
     return node_answer(core, token, (span){0});

@@ -1,5 +1,4 @@
-/* node_actor_test.c — every arrow of the picture in node_actor.h, with a host that only writes down what it is asked.
- */
+/* node_actor_test.c — every transition of the diagram in node_actor.h, with a host that only records its calls. */
 #include "runtime/node/node_actor.h"
 
 #include <setjmp.h>
@@ -17,12 +16,12 @@ typedef struct fixture {
     value_pack *args;
     uint64_t next_ticket;
     int requests, forgets, starts, kills, dismissals, tells, deaths;
-    uint64_t forgotten, killed, dismissed; /* the last */
+    uint64_t forgotten, killed, dismissed; /* of the last call */
     uint32_t start;
-    int told[16]; /* by the number of the token */
+    int told[16]; /* answers per token */
     node_actor_state told_state;
     uint64_t told_process;
-    struct node_kept *kept; /* for an actor */
+    struct node_kept *kept; /* what the host keeps for an actor */
 } fixture;
 
 static uint64_t host_request(void *host, node_actor *actor) {
@@ -148,7 +147,7 @@ static void an_actor_comes_to_life(void **state) {
     node_actor_created(&fixture->actors, first, fixture->start, NULL);
     assert_true(actor->state == NODE_ACTOR_ALIVE && fixture->told_process == 101);
     where(fixture, actor, 3);
-    node_actor_created(&fixture->actors, first, fixture->start, NULL); /* twice: nobody hears it twice */
+    node_actor_created(&fixture->actors, first, fixture->start, NULL); /* a repeated report has no effect */
     for (int i = 1; i <= 3; i++) assert_int_equal(fixture->told[i], 1);
     assert_int_equal(fixture->tells, 3);
     assert_int_equal(fixture->kills + fixture->forgets, 0);
@@ -166,7 +165,7 @@ static void one_that_cannot_be_created_is_dead(void **state) {
     assert_true(fixture->kills == 1 && fixture->killed == 101);
     assert_int_equal(actor->dead->code, MR_ACTOR_DIED);
     assert_string_equal(actor->dead->cause->message, "a bad argument");
-    gone(fixture, 101); /* its process ends: a class that cannot be created is not tried again */
+    gone(fixture, 101); /* a class whose creation failed is not restarted */
     assert_true(actor->state == NODE_ACTOR_DEAD && fixture->requests == 1);
     where(fixture, actor, 2);
     assert_int_equal(fixture->told[2], 1);
@@ -188,7 +187,7 @@ static void a_death_without_restarts_is_the_end(void **state) {
         assert_int_equal(actor->state, NODE_ACTOR_DEAD);
         assert_non_null(strstr(actor->dead->message, "process 101 was killed"));
         assert_int_equal(fixture->told[alive], 1);
-        assert_int_equal(fixture->kills, 0); /* it is gone already */
+        assert_int_equal(fixture->kills, 0); /* the process is gone already */
         node_actor_created(&fixture->actors, id, 1, NULL);
         assert_int_equal(actor->state, NODE_ACTOR_DEAD);
         gone(fixture, 101);
@@ -203,16 +202,16 @@ static void a_death_with_restarts_is_a_new_start(void **state) {
     assert_true(actor->state == NODE_ACTOR_PENDING && actor->ticket == 51 && actor->process == 0);
     where(fixture, actor, 1);
     node_actor_granted(&fixture->actors, actor, 102);
-    node_actor_created(&fixture->actors, first, 1, NULL); /* the answer of the first start comes late */
+    node_actor_created(&fixture->actors, first, 1, NULL); /* a late answer to the first start */
     assert_int_equal(actor->state, NODE_ACTOR_STARTING);
     assert_int_equal(fixture->told[1], 0);
     failure *failed = failure_create(MR_PEER_DIED, "lost", "", NULL);
     node_actor_created(&fixture->actors, first, 1, failed);
     failure_unref(failed);
     assert_int_equal(actor->state, NODE_ACTOR_STARTING);
-    gone(fixture, 102); /* while it starts */
+    gone(fixture, 102); /* the process ends during its start */
     assert_int_equal(actor->state, NODE_ACTOR_PENDING);
-    gone(fixture, 101); /* told twice of a process that it has left */
+    gone(fixture, 101); /* the end of a former process has no effect */
     assert_int_equal(actor->state, NODE_ACTOR_PENDING);
     make_alive(fixture, actor, 103);
     assert_true(fixture->told[1] == 1 && fixture->told_process == 103);
@@ -242,7 +241,7 @@ static void one_can_be_killed_in_every_state(void **state) {
         assert_true(when == NODE_ACTOR_PENDING ? fixture->forgotten == ticket : fixture->killed == process);
         assert_null(node_actor_ticket(&fixture->actors, ticket));
         int requests = fixture->requests;
-        gone(fixture, process); /* it has restarts left, but was killed */
+        gone(fixture, process); /* killed: not restarted, although restarts are left */
         assert_true(actor->state == NODE_ACTOR_DEAD && fixture->requests == requests);
     }
 }
@@ -256,7 +255,7 @@ static void names_are_for_one_that_lives(void **state) {
     assert_null(node_actor_find(&fixture->actors, second));
     assert_int_equal(create(fixture, first, "other", 0), MR_EXISTS);
     assert_int_equal(create(fixture, third, "", 0), MR_OK);
-    assert_int_equal(create(fixture, fourth, "", 0), MR_OK); /* any number without a name */
+    assert_int_equal(create(fixture, fourth, "", 0), MR_OK); /* any number of actors may have no name */
     assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("", 0)));
     assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("bos", 3)));
     node_actor *boss = node_actor_named(&fixture->actors, (span){0}, span_of("boss", 4));
@@ -272,7 +271,7 @@ static void askers_may_be_left_at_the_end(void **state) {
     fixture *fixture = *state;
     node_actor *actor = created(fixture, 0);
     for (uint64_t i = 0; i < 5; i++) where(fixture, actor, i);
-    node_actors_fini(&fixture->actors); /* a sanitizer counts */
+    node_actors_fini(&fixture->actors); /* a sanitizer detects leaks */
     assert_int_equal(fixture->tells, 0);
 }
 
@@ -296,18 +295,18 @@ static void an_actor_ends_with_its_last_handle(void **state) {
     fixture *fixture = *state;
     node_actor *actor = created(fixture, 3);
     make_alive(fixture, actor, 7);
-    node_actor_drop(&fixture->actors, actor, 20); /* it had none */
+    node_actor_drop(&fixture->actors, actor, 20); /* process 20 had no handle */
     node_actor_hold(&fixture->actors, actor, 20);
     node_actor_hold(&fixture->actors, actor, 20);
     node_actor_hold(&fixture->actors, actor, 21);
     node_actor_drop(&fixture->actors, actor, 20);
     node_actor_drop(&fixture->actors, actor, 20);
     assert_int_equal(actor->state, NODE_ACTOR_ALIVE);
-    gone(fixture, 21); /* a process that ends holds nothing */
+    gone(fixture, 21); /* the end of a process releases its handles */
     assert_int_equal(actor->state, NODE_ACTOR_DEAD);
-    assert_true(fixture->dismissed == 7 && fixture->dismissals == 1 && fixture->kills == 0); /* it may end by itself */
+    assert_true(fixture->dismissed == 7 && fixture->dismissals == 1 && fixture->kills == 0); /* it exits by itself */
     assert_non_null(strstr(actor->dead->message, "handle"));
-    node_actor_hold(&fixture->actors, actor, 20); /* too late */
+    node_actor_hold(&fixture->actors, actor, 20); /* no effect on a dead actor */
     assert_int_equal(fixture->actors.holders.count, 0);
 }
 
@@ -320,7 +319,7 @@ static void an_actor_holds_the_handles_among_its_arguments(void **state) {
     const struct {
         mr_actor actor;
         uint32_t index, place;
-    } row = {first, 1, ATTACHMENT_ACTOR}; /* as a bundle that travels says what is inside of it */
+    } row = {first, 1, ATTACHMENT_ACTOR}; /* row of the table of references in a value pack */
     value_pack_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}, {.entry = {.bytes = span_of(&row, sizeof row)}}};
     value_pack *given;
     assert_int_equal(value_pack_create(items, 3, &given), MR_OK);
@@ -328,22 +327,22 @@ static void an_actor_holds_the_handles_among_its_arguments(void **state) {
     node_actor_plan plan = {.id = {{1, 2}}, .class_name = span_of("Outer", 5), .restarts = 1, .args = given};
     assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
     value_pack_unref(given);
-    node_actor_drop(&fixture->actors, inner, 20); /* the process that created both has neither any more */
+    node_actor_drop(&fixture->actors, inner, 20); /* the creator of both actors releases its handle */
     node_actor *outer = node_actor_find(&fixture->actors, plan.id);
     make_alive(fixture, outer, 8);
     gone(fixture, 8);
-    make_alive(fixture, outer, 9); /* once more, with the same arguments */
+    make_alive(fixture, outer, 9); /* restarted with the same arguments */
     assert_int_equal(inner->state, NODE_ACTOR_ALIVE);
     gone(fixture, 9);
     assert_true(outer->state == NODE_ACTOR_DEAD && inner->state == NODE_ACTOR_DEAD);
     assert_int_equal(fixture->actors.holders.count, 0);
 }
 
-/* What its arguments need is kept as long as it may be created, and no longer. */
+/* Objects that the arguments need are kept while the actor may be created again, and no longer. */
 static void arguments_are_kept_while_it_may_be_created(void **state) {
     fixture *fixture = *state;
     char token;
-    struct node_kept *kept = (struct node_kept *)&token; /* only passed on */
+    struct node_kept *kept = (struct node_kept *)&token; /* passed on, never dereferenced */
     node_actor_plan plan = {.id = first, .class_name = span_of("Counter", 7), .restarts = 1};
     plan.args = fixture->args;
     plan.kept = fixture->kept = kept;
@@ -353,7 +352,7 @@ static void arguments_are_kept_while_it_may_be_created(void **state) {
     assert_ptr_equal(fixture->kept, kept);
     gone(fixture, 7);
     assert_ptr_equal(fixture->kept, kept);
-    make_alive(fixture, actor, 8); /* for the last time */
+    make_alive(fixture, actor, 8); /* the last restart */
     assert_null(fixture->kept);
     assert_null(actor->args);
     gone(fixture, 8);
@@ -373,7 +372,7 @@ static void detached_actors_need_no_handle(void **state) {
     node_actor_hold(&fixture->actors, actor, 20);
     gone(fixture, 20);
     assert_int_equal(actor->state, NODE_ACTOR_ALIVE);
-    node_actor_hold(&fixture->actors, actor, 21); /* and those that are left at the end are freed */
+    node_actor_hold(&fixture->actors, actor, 21); /* holds left at the end are freed */
 }
 
 static void a_program_takes_its_actors_along(void **state) {
@@ -399,16 +398,16 @@ static void a_worker_that_cannot_be_told_costs_no_restart(void **state) {
     node_actor *actor = created(fixture, 0);
     for (uint32_t i = 1; i < NODE_ACTOR_TRIES_MAX; i++) {
         node_actor_granted(&fixture->actors, actor, 100 + i);
-        node_actor_not_told(&fixture->actors, actor->id, actor->starts - 1); /* of an earlier start */
+        node_actor_not_told(&fixture->actors, actor->id, actor->starts - 1); /* of an earlier start: no effect */
         assert_int_equal(actor->state, NODE_ACTOR_STARTING);
         node_actor_not_told(&fixture->actors, actor->id, actor->starts);
         assert_int_equal(actor->state, NODE_ACTOR_PENDING);
         assert_int_equal(fixture->killed, 100 + i);
-        gone(fixture, 100 + i); /* nobody's any more */
+        gone(fixture, 100 + i); /* the process has no actor any more */
     }
     node_actor_granted(&fixture->actors, actor, 200);
     node_actor_not_told(&fixture->actors, actor->id, actor->starts);
-    assert_int_equal(actor->state, NODE_ACTOR_DEAD); /* it does not go on for ever */
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD); /* after NODE_ACTOR_TRIES_MAX workers */
 }
 
 int main(void) {

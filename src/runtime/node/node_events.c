@@ -1,9 +1,10 @@
-/* node_events.c — see node_manager.h. Event rings (event_ring.h) that workers and drivers write: allocated on request,
- * read by the node for queries, kept for a while after their process has ended.
+/* node_events.c — see node_manager.h. Event rings (event_ring.h) that workers and drivers write: allocated on
+ * request, read by the node for queries, kept for a while after their process has ended.
  *
- * Memory of a ring stays a ring until the node closes: a process that writes after its ring was given to another spoils
- * a ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
- * large, later ones small, and then there are none. Tested by tests/inspect_test.c. */
+ * The memory of a ring is used for rings only until the node closes: a process that writes after its ring was given
+ * to another process can damage that ring only, and readers check all they read. All rings together take at most
+ * 1/ARENA_PART of the arena: the first are large, later ones small; when the memory is used up, a process gets the
+ * ring of an ended one, or none. Tested by tests/inspect_test.c. */
 #include "runtime/node/node_events.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 enum { ARENA_PART = 16, BUDGET_MAX = 64 << 20, GONE_KEPT = 16, RUNNING_SEARCHED = 256 };
 
 typedef struct node_ring {
-    list place; /* in rings: of the living in the order they came, or of the gone in the order they went */
+    list place; /* in node_events.living by time of grant, or in .gone by time of death */
     uint64_t process;
     int pid;
     void *memory;
@@ -45,7 +46,7 @@ void node_events_fini(node_core *core) {
     free_all(core, &core->events.gone);
 }
 
-/* ---- Lending. */
+/* ---- Allocation. */
 
 static node_ring *lend_new(node_core *core) {
     const node_memory_ops *memory = core->options.memory;
@@ -62,7 +63,7 @@ static node_ring *lend_new(node_core *core) {
     return ring;
 }
 
-/* The ring of the process that went first, if enough others are kept. */
+/* The ring of the process that ended first, if more than `keep` rings of ended processes are kept. */
 static node_ring *reuse(node_events *events, uint32_t keep) {
     if (events->gone_count <= keep) return NULL;
     events->gone_count--;
@@ -86,7 +87,7 @@ mr_status node_events_lend(node_core *core, node_member *member, rpc_call_token 
     if (ring != NULL) {
         ring->process = member->process;
         ring->pid = member->pid;
-        memset(ring->memory, 0, sizeof(uint64_t)); /* no ring until its owner makes it one */
+        memset(ring->memory, 0, sizeof(uint64_t)); /* clears the magic: no valid ring until its owner opens it */
         list_push_back(&events->living, &ring->place);
     }
     const uint64_t fields[] = {ring == NULL ? 0 : ring->offset, ring == NULL ? 0 : ring->bytes};
@@ -103,7 +104,7 @@ void node_events_gone(node_core *core, uint64_t process, const cause *why) {
     snprintf(ring->why, sizeof ring->why, "%s", why->text);
 }
 
-/* ---- Showing. */
+/* ---- Reports. */
 
 bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
                           size_t size) {
@@ -148,7 +149,7 @@ mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
     return report_list_arg(&rows);
 }
 
-/* An event as a list, in the order that inspect_query.h says. */
+/* An event as a list, in the order given in inspect_query.h. */
 static mr_arg event_row(report *report, const event_ring_copy *copy, const event *event) {
     mr_arg *items = report_alloc(report, 9 * sizeof *items);
     items[0] = mr_int(event->begun_us);

@@ -8,9 +8,9 @@ struct node_core;
 struct node_member;
 
 typedef struct node_events {
-    list living, gone; /* of rings */
+    list living, gone; /* of node_ring */
     uint32_t gone_count;
-    size_t granted; /* bytes, of all of them */
+    size_t granted; /* bytes of all rings */
 } node_events;
 
 void node_events_init(node_events *events);
@@ -20,5 +20,5 @@ mr_status node_events_lend(struct node_core *core, struct node_member *member, r
 void node_events_gone(struct node_core *core, uint64_t process, const cause *why);
 
 mr_arg node_events_running(struct node_core *core, report *report, uint64_t process); /* list of maps; nil: not known */
-/* of all rings, as inspect_query.h */
+/* all rings, as described in inspect_query.h */
 mr_arg node_events_rows(struct node_core *core, report *report, uint32_t limit);

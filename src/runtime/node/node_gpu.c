@@ -1,17 +1,17 @@
 /* node_gpu.c — see node_manager.h. Workers see only their assigned GPUs (WORKER_GPUS, which becomes
- * CUDA_VISIBLE_DEVICES there). An actor is told before it is created, on the same link; a lease is handed out when its
- * worker has been told. Without GPUs no such message is sent. */
+ * CUDA_VISIBLE_DEVICES there). An actor's worker gets WORKER_GPUS before the creation request, on the same link; a
+ * lease is granted when its worker has answered WORKER_GPUS. Without GPUs no such message is sent. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "runtime/node/node_internal.h"
 
-typedef struct telling { /* of a worker, and then of the client that gets it */
+typedef struct telling { /* WORKER_GPUS in flight, and the lease to grant after its answer */
     wire_call call;
     node_core *core;
     uint64_t lease, worker;
-    rpc_call_token token; /* of NODE_LEASE; lease == 0: no request waits */
+    rpc_call_token token; /* request NODE_LEASE to answer; lease == 0: none */
 } telling;
 
 void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, uint64_t worker) {
@@ -31,7 +31,7 @@ void node_gpus_give(node_core *core, node_member *member) {
     member->gpus = (gpu_share){0};
 }
 
-/* Assigns the needed GPUs instead of the old ones. True: the visible devices have changed. */
+/* Assigns the GPUs that the worker needs now. True: the visible devices have changed. */
 static bool assign(node_core *core, node_member *member) {
     scheduler_snapshot snapshot = scheduler_see(core->scheduler, member->process);
     node_gpus_give(core, member);
@@ -53,7 +53,7 @@ bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, rpc_ca
                             .lease = lease, .worker = member->process, .token = token);
     wire_message message = {.fields = span_of(fields, writer_size(&writer))};
     if (wire_ask(core->rpc, member->link, WORKER_GPUS, &message, &telling->call) == MR_OK) return true;
-    member->gpus_told = false; /* with its next lease */
+    member->gpus_told = false; /* so that the next lease sends them again */
     free(telling);
     return false;
 }

@@ -5,11 +5,11 @@
  *
  * The node's own part is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
- * actor, class, asks_for, running), "groups" (id, handle, name, state, bundles), "actors" (id, class, name, state,
- * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks), and
- * if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why", "records"
- * and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. Tested by
- * tests/inspect_test.c. */
+ * actor, class, asks_for, running), "groups" (id, handle, name, state, strategy, bundles), "actors" (id, class, name,
+ * namespace, state, worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on
+ * both clocks), and if events were queried "rings": of each process "process", "pid", "role", "class", "opened_us",
+ * "gone_us", "why", "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane,
+ * outcome]. Tested by tests/inspect_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,11 +26,11 @@ typedef struct part { /* answer of one process */
     uint64_t process;
     int pid;
     wire_role role;
-    value_pack *values; /* NULL: silent */
+    value_pack *values; /* NULL: no usable answer */
     char why[256];
 } part;
 
-typedef struct inquiry { /* one query, while processes are asked */
+typedef struct inquiry { /* one query in progress */
     node_core *core;
     rpc_call_token token;
     inspect_query_question question;
@@ -38,7 +38,7 @@ typedef struct inquiry { /* one query, while processes are asked */
     uint32_t count, left;
 } inquiry;
 
-/* ---- What the node knows. */
+/* ---- State of the node. */
 
 static const char *role_name(wire_role role) { return role == WIRE_WORKER ? "worker" : "driver"; }
 
@@ -87,7 +87,7 @@ static int by_number(const void *a, const void *b) {
     return (*left)->process < (*right)->process ? -1 : (*left)->process > (*right)->process;
 }
 
-/* Programs and workers in the order they came. The list is the caller's. */
+/* All joined drivers and workers, in order of their process numbers. The caller frees the list. */
 static node_member **everybody(node_core *core, size_t *count) {
     node_member **members = xcalloc(core->by_process.count + 1, sizeof *members);
     *count = 0;
@@ -160,7 +160,7 @@ static mr_arg node_map(node_core *core, report *report, const inspect_query_ques
         return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"resources", resource_rows(core, report)});
     actor_rows(core, report, &actors);
     mr_arg rings = question->what == INSPECT_QUERY_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
-    int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
+    int64_t now_us = clock_now_us(core->env->clock); /* read after the rings, so no event is later */
     return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"store", store_map(report, &facts.store)},
                       {"resources", resource_rows(core, report)}, {"workers", worker_counts(core, report)},
                       {"processes", process_rows(core, report)}, {"actors", report_list_arg(&actors)},
@@ -169,7 +169,7 @@ static mr_arg node_map(node_core *core, report *report, const inspect_query_ques
                       {"actors_total", mr_int((int64_t)actors.total)});
 }
 
-/* ---- The answer. */
+/* ---- Answer. */
 
 static mr_arg silent(report *report, const part *part) {
     return REPORT_MAP(report, {"process", mr_int(REPORT_PROCESS(part->process))}, {"pid", mr_int(part->pid)},
@@ -212,7 +212,7 @@ static void end(inquiry *look) {
     free(look);
 }
 
-/* ---- Asking the others. */
+/* ---- Queries to processes. */
 
 static void part_answered(wire_call *call, const rpc_call_result *result) {
     part *part = container_of(call, struct part, call);

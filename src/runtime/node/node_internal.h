@@ -17,21 +17,21 @@
 #include "runtime/refs/reply_queue.h"
 #include "runtime/refs/wire.h"
 
-/* The scheduler's client id for the node itself, which requests workers for a program's actors. No process has it. */
+/* The scheduler's client id of the node itself, which requests workers for a job's actors. No process has it. */
 static inline uint64_t node_client_of(uint32_t program) { return UINT64_MAX - program; }
 
 typedef struct node_job {
     uint32_t number;
-    uint64_t driver;         /* its process; 0: it has not joined yet */
+    uint64_t driver;         /* process of the driver; 0: not joined yet */
     char name_space[256];    /* name space of its actors */
-    uint32_t actors;         /* its actors that are not dead */
+    uint32_t actors;         /* actors of the job that are not dead */
     uint32_t failed_starts;  /* successive failed starts of workers */
     char start_failure[512]; /* how the last start failed */
-    bool has_started;        /* a worker of it has joined */
-    bool ended;              /* its driver is gone */
-    node_output *output;     /* output of its workers; NULL: not wanted, or not joined */
-    uint32_t native;         /* program number of its native workers; 0: none */
-    uint32_t host;           /* of such a number: the program's; 0: a program itself */
+    bool has_started;        /* a worker of the job has joined */
+    bool ended;              /* the driver is gone */
+    node_output *output;     /* output of the workers; NULL: not wanted, or the driver has not joined */
+    uint32_t native;         /* number of the job's native workers; 0: none */
+    uint32_t host;           /* of a number of native workers: the job's own number; 0: a job */
 } node_job;
 
 typedef struct node_member { /* a process that has a link to the node */
@@ -41,17 +41,17 @@ typedef struct node_member { /* a process that has a link to the node */
     bool joined;
     wire_role role;
     uint32_t program;
-    gpu_share gpus;     /* GPUs that it has as a worker */
-    uint64_t gpus_seen; /* devices visible to it, if gpus_told */
+    gpu_share gpus;     /* GPUs assigned to the worker */
+    uint64_t gpus_seen; /* devices visible to the worker, if gpus_told */
     bool gpus_told;
-    uint64_t gpu_lease;   /* lease of its GPUs; 0: none, or an actor */
+    uint64_t gpu_lease;   /* lease that its GPUs belong to; 0: none, or an actor's */
     list lease_waits;     /* of node_lease_wait */
-    list answers;         /* answers that found no room */
-    list words;           /* one-way messages: likewise */
-    const char *sentence; /* why the node kills it; NULL: it does not, or no reason */
-    bool leaves;          /* exits by itself, when the scheduler lets it end */
-    bool unborn;          /* the actor's creation request found no room */
-    bool doomed;          /* its program is over: it is killed, and its later messages are ignored */
+    list answers;         /* answers that wait for room on the link */
+    list words;           /* one-way messages that wait for room */
+    const char *sentence; /* why the node kills it; NULL: not killed, or no reason */
+    bool leaves;          /* the scheduler's END asks it to exit instead of killing it */
+    bool unborn;          /* the actor's creation request waits for room */
+    bool doomed;          /* the job is over: the process is killed, and its later messages are ignored */
 } node_member;
 
 typedef struct node_lease_wait { /* a pending lease request */
@@ -64,7 +64,7 @@ typedef struct node_lease_wait { /* a pending lease request */
 typedef struct node_starting { /* a worker's process that has not joined yet */
     int pid;
     uint32_t program;
-    bool doomed; /* killed, but may still join before it dies */
+    bool doomed; /* killed, but may still join before its death */
 } node_starting;
 
 struct node_core {
@@ -80,14 +80,14 @@ struct node_core {
     map lease_waits;         /* by ticket */
     map starting;            /* of node_starting, by pid */
     map programs;            /* by number */
-    node_job *own_program;   /* of a private node, while it lives */
+    node_job *own_program;   /* job of a private node, until its driver ends */
     uint64_t next_ticket;
     uint32_t next_program;
     gpus gpus;
-    map groups, groups_by_ticket; /* of node_placement; the second while it is not placed */
+    map groups, groups_by_ticket; /* of node_placement; by ticket only while not placed */
     map gpu_leases;               /* lease → node_member, of workers with GPUs */
-    bool stopped;                 /* nothing new is started */
-    reply_queue replies;          /* answers to NODE_LOOK that found no room */
+    bool stopped;                 /* node_manager_stop was called: nothing new is started */
+    reply_queue replies;          /* answers to NODE_LOOK that wait for room */
     node_events events;
     node_actor_args args;
 };
@@ -95,45 +95,45 @@ struct node_core {
 /* ---- node_manager.c */
 
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
-/* Sent now or when there is room, in order. MR_OK, for handlers of requests. */
+/* Sends an answer now, or when the link has room, in order. Returns MR_OK, for handlers of requests. */
 mr_status node_answer(node_core *core, rpc_call_token token, span fields);
 void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text); /* likewise */
-/* The same for one-way messages about a lease or a group, sent after the answers. No-op if the process is gone. */
+/* Sends a one-way message about a lease or a group likewise, after the answers. No-op if the process is gone. */
 void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about);
-void node_end_process(node_core *core, uint64_t process); /* of a worker; no-op if it is gone */
-void node_decide(node_core *core);                        /* after every event that may let the scheduler decide */
+void node_end_process(node_core *core, uint64_t process); /* kills a worker; no-op for other processes */
+void node_decide(node_core *core);                        /* call after every event that may allow a decision */
 
 /* ---- node_job.c */
 
-node_job *node_job_of(node_core *core, uint32_t number); /* NULL: it is over */
+node_job *node_job_of(node_core *core, uint32_t number); /* NULL: the job is over */
 node_job *node_job_add(node_core *core);
-/* The program number of native workers, which run the node's own executable: they belong to a pseudo-program without a
- * driver and without prestarted workers. The number is freed with the program. */
+/* Replaces a job number by the number of the job's native workers, which run the node's own executable: a pseudo-job
+ * without a driver and without prestarted workers. The number is freed with the job. */
 MR_MUST mr_status node_job_native(node_core *core, uint32_t *program);
-node_output *node_job_output(node_core *core, uint32_t number); /* output of its workers; NULL: not shown */
-mr_status node_job_join(node_core *core, node_member *member, reader *reader); /* of a driver; not yet joined */
-void node_job_left(node_core *core, uint32_t number);                          /* its driver is gone */
-void node_job_check(node_core *core, uint32_t number);                         /* forgets one that is over */
+node_output *node_job_output(node_core *core, uint32_t number); /* output of the job's workers; NULL: not shown */
+mr_status node_job_join(node_core *core, node_member *member, reader *reader); /* of a driver that has not joined yet */
+void node_job_left(node_core *core, uint32_t number);                          /* the driver is gone */
+void node_job_check(node_core *core, uint32_t number);                         /* frees the job if it is over */
 
 mr_status node_drain(node_core *core, node_member *member, rpc_call_token token); /* NODE_DRAIN */
 
-/* ---- node_lease.c: requests answer now or later, or fail and are refused. */
+/* ---- node_lease.c. A request is answered now or later, or fails and is refused. */
 
-/* Warns in the log, and in the program's output if that is different, that `who` waits for resources the machine lacks,
+/* Warns in the log, and in the driver's output if that is different, that `who` waits for resources the machine lacks,
  * with the remedy (NULL: the usual one). */
 void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need,
                           const char *advice);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 mr_status node_release(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
-void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler has dropped it */
+void node_lease_forget(node_core *core, node_lease_wait *wait); /* frees a request that the scheduler no longer has */
 void node_carry_out(node_core *core, const scheduler_decision *decision);
-/* Asks a worker to exit by itself, and kills it after that time; 0: no limit. */
+/* Asks a worker to exit by itself, and kills it after `timeout_us`; 0: no limit. */
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
-mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
-void node_worker_gone(node_core *core, uint32_t program);         /* a member that had joined */
+mr_status node_worker_join(node_core *core, node_member *member); /* of a worker that has not joined yet */
+void node_worker_gone(node_core *core, uint32_t program);         /* a worker of the job that had joined is gone */
 
-/* Fails if no worker of that program will ever start. */
+/* Fails if no worker of that job will ever start. */
 mr_status node_check_hope(node_core *core, uint32_t program);
 
 /* ---- node_placement.c */
@@ -143,7 +143,7 @@ mr_status node_check_hope(node_core *core, uint32_t program);
 /* NODE_GROUP_* */
 mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const rpc_call_request *request);
 void node_group_placed(node_core *core, uint64_t ticket);
-void node_group_cancel(node_core *core, rpc_call_token token); /* a request for a group was cancelled */
+void node_group_cancel(node_core *core, rpc_call_token token); /* cancels a wait for a group */
 void node_groups_end_program(node_core *core, uint32_t program);
 void node_groups_fini(node_core *core);
 mr_arg node_group_rows(node_core *core, struct report *report);
@@ -151,15 +151,15 @@ mr_arg node_group_rows(node_core *core, struct report *report);
 /* ---- node_gpu.c */
 
 void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, uint64_t worker);
-/* Tells a worker its GPUs of a lease, or as an actor (lease 0). True: the lease's client is answered when the worker
- * knows. False: nothing to tell. */
+/* Sends a worker the GPUs of a lease, or of its actor (lease 0). True: the request for the lease is answered when the
+ * worker has answered. False: nothing was sent. */
 bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, rpc_call_token token);
-void node_gpus_give(node_core *core, node_member *member); /* its GPUs are free again */
+void node_gpus_give(node_core *core, node_member *member); /* frees the GPUs of a worker */
 
 /* ---- node_actor_create.c */
 
 extern const node_actor_ops node_actor_host_ops;
-void node_create_again(node_core *core, node_member *member); /* a link has room */
+void node_create_again(node_core *core, node_member *member); /* call when the link has room */
 /* NODE_ACTOR_* */
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request);
 

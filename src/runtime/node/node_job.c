@@ -31,7 +31,7 @@ mr_status node_job_native(node_core *core, uint32_t *number) {
         node_job *made = node_job_add(core);
         made->host = host->number;
         memcpy(made->name_space, host->name_space, sizeof made->name_space);
-        scheduler_program_ended(core->scheduler, made->number); /* none are started ahead */
+        scheduler_program_ended(core->scheduler, made->number); /* native workers are not prestarted */
         core->launcher.ops->program_native(core->launcher.self, made->number);
         host->native = made->number;
     }
@@ -62,7 +62,7 @@ static void doom(node_core *core, node_member *member) {
     core->launcher.ops->kill(core->launcher.self, member->pid);
 }
 
-/* Ends all its workers, also starting ones, except (detached) actors. */
+/* Kills all workers of the job, starting ones included, except those of (detached) actors. */
 static void end_workers(node_core *core, uint32_t number) {
     map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;
@@ -117,7 +117,7 @@ void node_job_left(node_core *core, uint32_t number) {
     job->ended = true;
     if (job->output != NULL) node_output_end(job->output);
     job->output = NULL;
-    job->actors++; /* stays until we are done */
+    job->actors++; /* keeps the job until the end of this function */
     scheduler_program_ended(core->scheduler, number);
     node_actors_end_program(&core->actors, number);
     node_groups_end_program(core, number);

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "runtime/node/node_internal.h"
 
-enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then no more are started */
+enum { FAILED_STARTS = 5 }; /* successive failed starts after which no more workers are started */
 
-/* ---- Workers that start, and those that do not. */
+/* ---- Starts of workers, and their failures. */
 
 enum { NO_WORKERS_MAX = 768 };
 
@@ -24,7 +24,7 @@ static const char *no_workers(const node_job *job, char text[NO_WORKERS_MAX]) {
     return text;
 }
 
-/* Workers cannot be started, and there is none that runs tasks. */
+/* Workers cannot be started, and no worker for tasks is left. */
 static bool is_hopeless(const node_core *core, const node_job *job) {
     return job->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, job->number);
 }
@@ -34,15 +34,15 @@ static void count_failed(node_core *core, node_job *job, uint32_t failed_starts)
     scheduler_bar(core->scheduler, job->number, failed_starts >= FAILED_STARTS);
 }
 
-/* One more try. Workers that are starting began before it: their failures do not count. */
+/* Allows one more start. Failures of workers that are starting already do not count. */
 static void try_again(node_core *core, node_job *job) {
     uint32_t starting = 0;
     map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == job->number;
     count_failed(core, job, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
 }
 
-/* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
- * request is one more try. */
+/* If a worker of the job has joined before, the cause of the failures may be temporary (descriptors, processes): every
+ * request allows one more start. */
 mr_status node_check_hope(node_core *core, uint32_t number) {
     node_job *job = node_job_of(core, number);
     if (job == NULL) return error_set(MR_CLOSED, "the driver of job %u has ended", number);
@@ -63,8 +63,8 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
     }
 }
 
-/* A worker that was counted as starting will not come, `doomed` if it was killed with its program. After FAILED_STARTS
- * in a row none will: all requests for a worker fail, also those of detached actors of a program that has ended. */
+/* A worker counted as starting has failed to start; `doomed`: it was killed with its job. After FAILED_STARTS failures
+ * in a row, actors that wait for a worker die, and lease requests fail if the job has no worker for tasks. */
 static void start_failed(node_core *core, uint32_t number, bool doomed) {
     node_job *job = node_job_of(core, number);
     scheduler_spawn_failed(core->scheduler, number);
@@ -74,11 +74,11 @@ static void start_failed(node_core *core, uint32_t number, bool doomed) {
     char why[NO_WORKERS_MAX];
     no_workers(job, why);
     if (is_hopeless(core, job)) refuse_leases(core, number, why);
-    node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
+    node_actors_give_up(&core->actors, number, why); /* may free the job */
 }
 
-/* The last worker of a program whose next workers did not start has ended: one more try for the waiting requests. If
- * that fails, too, they fail. */
+/* The job's last worker has ended while no workers can be started: allows one more start for the waiting requests. If
+ * that start fails too, the requests fail. */
 void node_worker_gone(node_core *core, uint32_t number) {
     node_job *job = node_job_of(core, number);
     if (job != NULL && is_hopeless(core, job)) try_again(core, job);
@@ -86,7 +86,7 @@ void node_worker_gone(node_core *core, uint32_t number) {
 
 void node_manager_child_ended(node_core *core, int pid, const char *how) {
     node_starting *starting = core->stopped ? NULL : map_remove(&core->starting, (uint64_t)pid);
-    if (starting == NULL) return; /* it had joined: its link says the rest */
+    if (starting == NULL) return; /* the worker had joined: on_link_closed handles its end */
     node_job *job = node_job_of(core, starting->program);
     if (job != NULL && !starting->doomed) {
         snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
@@ -147,7 +147,7 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     return MR_OK;
 }
 
-/* ---- What the scheduler decides. */
+/* ---- Decisions of the scheduler. */
 
 static void grant_lease(node_core *core, const scheduler_decision *decision) {
     node_lease_wait *wait = map_get(&core->lease_waits, decision->ticket);
@@ -174,7 +174,7 @@ static void grant(node_core *core, const scheduler_decision *decision) {
     node_actor_granted(&core->actors, actor, decision->worker);
 }
 
-/* Its group was removed; an actor was told so already. */
+/* The request's group was removed. Actors of the group have died already (node_actors_evict). */
 static void refuse(node_core *core, uint64_t ticket) {
     node_lease_wait *wait = map_get(&core->lease_waits, ticket);
     if (wait == NULL) return;
@@ -191,13 +191,13 @@ static void end(node_core *core, const scheduler_decision *decision) {
         node_end_process(core, decision->worker);
 }
 
-typedef struct dismissal { /* a worker that was asked to leave */
+typedef struct dismissal { /* WORKER_LEAVE in flight */
     wire_call call;
     node_core *core;
     uint64_t process;
 } dismissal;
 
-/* The worker has left, or has taken too long. */
+/* Kills the worker after its answer or the timeout, unless its link has closed. */
 static void dismissal_done(wire_call *call, const rpc_call_result *result) {
     const dismissal *dismissal = container_of(call, struct dismissal, call);
     if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
@@ -241,7 +241,7 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
     int size = snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
     node_output *output = node_job_output(core, number);
     log_warn("%s", text);
-    if (core->options.lasting && output != NULL) /* our own stderr is not its */
+    if (core->options.lasting && output != NULL) /* a standalone node's stderr is not the driver's */
         node_output_line(output, clock_now_us(core->env->clock),
                          &(node_output_source){.label = "node", .std_stream = STD_STREAM_ERR},
                          span_of(text, (size_t)size));

@@ -11,13 +11,13 @@
 #include "base/format.h"
 #include "runtime/node/node_internal.h"
 
-typedef struct unsent { /* a message that found no room */
+typedef struct unsent { /* a message that waits for room on its link */
     list place;
     wire_method method;   /* of a one-way message; 0: an answer */
-    rpc_call_token token; /* of an answer; of a one-way message only its link */
+    rpc_call_token token; /* of a one-way message only its link is set */
     mr_status status;     /* of an answer */
     size_t size;
-    uint8_t fields[]; /* or the text of a refusal, which ends with a zero */
+    uint8_t fields[]; /* or the zero-terminated text of a refusal */
 } unsent;
 
 /* ---- Members. */
@@ -38,7 +38,7 @@ static void member_free(node_core *core, node_member *member) {
     free(member);
 }
 
-/* ---- Answers, and one-way messages behind them. */
+/* ---- Answers, and one-way messages after them. */
 
 static mr_status say(node_core *core, const unsent *head, span fields) {
     if (head->method != 0) return wire_tell(core->rpc, head->token.link, head->method, fields);
@@ -46,7 +46,7 @@ static mr_status say(node_core *core, const unsent *head, span fields) {
     return rpc_fail(core->rpc, head->token, head->status, (const char *)fields.data);
 }
 
-/* Now, if it is the first, or behind those that found no room. */
+/* Sends a message now if `first` (no other message waits before it) and if the link has room; else queues a copy. */
 static void say_or_keep(node_core *core, list *queue, bool first, const unsent *head, span fields) {
     if (first && say(core, head, fields) != MR_BUSY) return;
     unsent *kept = xmalloc(sizeof *kept + fields.size);
@@ -56,7 +56,7 @@ static void say_or_keep(node_core *core, list *queue, bool first, const unsent *
     list_push_back(queue, &kept->place);
 }
 
-/* False: the link has no room again. */
+/* Sends the queued messages. False: the link has no room again. */
 static bool say_kept(node_core *core, list *queue) {
     while (!list_empty(queue)) {
         unsent *kept = container_of(queue->next, unsent, place);
@@ -69,7 +69,7 @@ static bool say_kept(node_core *core, list *queue) {
 
 static void say_in_order(node_core *core, rpc_call_token token, mr_status status, span fields) {
     node_member *member = member_by_link(core, token.link);
-    if (member == NULL) return; /* it left while it waited */
+    if (member == NULL) return; /* the process left while its request waited */
     const unsent head = {.token = token, .status = status};
     say_or_keep(core, &member->answers, list_empty(&member->answers), &head, fields);
 }
@@ -80,7 +80,7 @@ mr_status node_answer(node_core *core, rpc_call_token token, span fields) {
 }
 
 void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text) {
-    char own[ERROR_TEXT_MAX]; /* the text may be the last error's, which the next one overwrites */
+    char own[ERROR_TEXT_MAX]; /* `text` may be the last error's text, which the next error overwrites */
     snprintf(own, sizeof own, "%s", text);
     say_in_order(core, token, status, span_of(own, strlen(own) + 1));
 }
@@ -131,7 +131,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, rpc_
                          "this program uses version %u of the runtime's protocol, the node version %u: " FORMAT_USE_SAME
                          ", or stop that node",
                          version, WIRE_VERSION);
-    if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
+    if (member->pid == 0) member->pid = (int)pid; /* the transport does not know the pid */
     if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
     if (role == WIRE_DRIVER) MR_TRY(node_job_join(core, member, reader));
     member->joined = true;
@@ -174,7 +174,7 @@ static mr_status handle(node_core *core, node_member *member, const rpc_call_req
     }
 }
 
-/* ---- Events of the calls. */
+/* ---- Events of the rpc. */
 
 static void on_request(void *context, const rpc_call_request *request) {
     node_core *core = context;
@@ -219,7 +219,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     node_actor_process_gone(&core->actors, member->process, why);
     node_actor_args_gone(core, member->process);
     if (core->extension != NULL) core->extension->gone(core->extension_self, member->process);
-    node_end_process(core, member->process); /* no link, no use */
+    node_end_process(core, member->process); /* a worker without a link is useless */
     uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
     member_free(core, member);
     if (program != 0) node_job_left(core, program);
@@ -233,7 +233,7 @@ static const rpc_call_handlers handlers = {.on_request = on_request,
                                            .on_link_closed = on_link_closed,
                                            .on_room = on_room};
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
     node_core *core =

@@ -25,11 +25,11 @@
 
 typedef struct node_core node_core;
 
-enum { NODE_MANAGER_OWN_PROGRAM = 1 }; /* the number of a private node's program */
+enum { NODE_MANAGER_OWN_PROGRAM = 1 }; /* job number of a private node's driver */
 
 typedef struct node_facts { /* facts known only to the machine's loop */
     int pid;
-    uint32_t number; /* of the node, the same in the numbers of all its processes */
+    uint32_t number; /* number of the node: the upper half of the numbers of all its processes */
     char host[64];
     const char *address, *folder; /* borrowed */
     int64_t age_us;
@@ -38,59 +38,59 @@ typedef struct node_facts { /* facts known only to the machine's loop */
     store_server_stats store;
 } node_facts;
 
-typedef struct node_memory_ops { /* stretches of the arena; of the launcher's self */
-    void *(*lend)(void *launcher_self, size_t bytes, uint64_t *offset); /* with any content; NULL: there is none */
+typedef struct node_memory_ops { /* ranges of the arena; called with the launcher's self */
+    void *(*lend)(void *launcher_self, size_t bytes, uint64_t *offset); /* contents undefined; NULL: no memory */
     void (*take_back)(void *launcher_self, uint64_t offset, size_t bytes);
 } node_memory_ops;
 
 typedef struct node_manager_options {
-    void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
+    void (*describe)(void *launcher_self, node_facts *out); /* NULL: no facts */
     const node_memory_ops *memory;                          /* NULL: no shared memory, no events */
     uint64_t arena_bytes;
-    uint32_t events_kept;   /* of each worker; 0: none */
+    uint32_t events_kept;   /* of each process; 0: no event rings */
     resources total;        /* of this machine */
-    const char *gpus_shown; /* as gpus_init; borrowed for node_manager_create */
-    uint32_t workers;       /* workers of each program, started before the first request */
-    /* A standalone node: programs join and leave, and each sends its launch spec when it joins; otherwise a private
-     * node of one program, whose workers start before it joins. */
+    const char *gpus_shown; /* as for gpus_init; borrowed during node_manager_create */
+    uint32_t workers;       /* workers of each job, started before the first request */
+    /* A standalone node: drivers join and leave, and each sends its launch spec when it joins. Otherwise a private node
+     * of one job, whose workers start before the driver joins. */
     bool lasting;
 } node_manager_options;
 
-/* The env is borrowed for its life; its transport may be filled in later (rpc_create). */
+/* `env` is borrowed for the core's life; its transport may be filled in later (rpc_create). */
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher);
-void node_manager_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
+void node_manager_destroy(node_core *core); /* the transport must deliver no event to the core's rpc afterwards */
 
 rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events and rpc_tick */
 
 /* A part of the node that is not pure (the store server): gets the requests of joined processes for methods unknown to
- * the core, and is told when a process leaves. Borrowed for the core's life. */
+ * the core, and is notified when a process leaves. Borrowed for the core's life. */
 typedef struct node_extension_ops {
-    /* answers, or fails: the request is refused */
+    /* answers, or fails: then the request is refused */
     mr_status (*request)(void *self, uint64_t process, const rpc_call_request *request);
     void (*room)(void *self); /* a link has room again */
     void (*gone)(void *self, uint64_t process);
-    mr_status (*keep)(void *self, const object_ref *ref); /* an object of the store; MR_OBJECT_LOST: it is gone */
-    void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
+    mr_status (*keep)(void *self, const object_ref *ref); /* holds an object of the store; MR_OBJECT_LOST: it is gone */
+    void (*let_go)(void *self, const object_ref *ref);    /* releases an object held by `keep` */
 } node_extension_ops;
 void node_manager_extension(node_core *core, const node_extension_ops *ops,
-                            void *self); /* before the first process can join */
+                            void *self); /* call before the first process can join */
 
-void node_manager_start(node_core *core); /* the transport is open: requests the first workers */
+void node_manager_start(node_core *core); /* call when the transport is open: requests the first workers */
 void node_manager_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
-/* Name of the body that wrote the worker's output before this place of that stream; false: not known. */
+/* Name of the body that wrote the worker's output before this position of that stream; false: not known. */
 bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
                           size_t size);
-/* A process that the launcher started has printed this line. */
+/* A process started by the launcher has printed this line. */
 void node_manager_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
 
-/* A worker announced by the launcher has started, or failed to start. */
+/* A worker whose start the launcher deferred has started, or failed to start. */
 void node_manager_child_started(node_core *core, uint32_t program, int pid);
 void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
 
-bool node_manager_is_starting(const node_core *core, int pid); /* it has not joined yet */
-/* Why the node has killed a process, for the text of its death; "": it did not, or no reason. */
+bool node_manager_is_starting(const node_core *core, int pid); /* the process has not joined yet */
+/* Reason why the node has killed a process, for the text of its death; "": not killed, or no reason. */
 const char *node_manager_sentence(const node_core *core, int pid);
 
-/* A process that the launcher started has ended; `how`: "exited with status 3", say. */
+/* A process started by the launcher has ended; `how` is a text such as "exited with status 3". */
 void node_manager_child_ended(node_core *core, int pid, const char *how);

@@ -15,7 +15,7 @@ typedef struct waiter {
     rpc_call_token token;
 } waiter;
 
-typedef struct batch { /* in flight to the program */
+typedef struct batch { /* lines in flight to the driver */
     wire_call call;
     node_output *output;
     std_stream std_stream;
@@ -70,7 +70,7 @@ static void answer_all(node_output *output) {
     }
 }
 
-/* Whole lines that fit into one message. */
+/* Size of the whole lines that fit into one message. */
 static size_t batch_size(const buffer *waiting) {
     size_t size = waiting->size < RPC_CALL_PAYLOAD_MAX / 4 ? waiting->size : RPC_CALL_PAYLOAD_MAX / 4;
     while (size > 0 && waiting->data[size - 1] != '\n') size--;
@@ -99,7 +99,7 @@ static void send(node_output *output, std_stream std_stream) {
     wire_message message = {.fields = span_of(fields, room)};
     mr_status status = wire_ask(output->rpc, output->link, CLIENT_PRINT, &message, &batch->call);
     free(fields);
-    if (status != MR_OK) { /* no room: when there is, or not at all */
+    if (status != MR_OK) { /* MR_BUSY: sent when the link has room; else dropped */
         free(batch);
         if (status != MR_BUSY) buffer_clear(&from->waiting);
         return;
@@ -133,7 +133,7 @@ __attribute__((format(printf, 3, 4))) static bool put_note(node_std_stream *stre
     return put(stream, source, text, (size_t)length);
 }
 
-/* With the label of the last source. */
+/* Shows the count of repeats, with the label of the last source. */
 static void put_repeats(node_std_stream *stream, const char *so_far) {
     node_output_source source = {.label = stream->last_label, .pid = stream->last_pid};
     if (stream->repeats == 1)
@@ -147,7 +147,7 @@ static void say_repeats(node_std_stream *stream) {
     stream->repeats = 0;
 }
 
-/* Counts that find no room are shown with the next line. */
+/* Shows the count of hidden lines. If the buffer has no room, the count is shown before the next displayed line. */
 static void say_hidden(node_std_stream *stream, const node_output_source *source) {
     uint64_t count = stream->hidden;
     if (count == 1 && put_note(stream, source, "[1 line not shown; it is in the logs]")) stream->hidden = 0;
@@ -155,12 +155,12 @@ static void say_hidden(node_std_stream *stream, const node_output_source *source
         stream->hidden = 0;
 }
 
-static bool is_round(uint64_t number) { /* 10, 100, … */
+static bool is_round(uint64_t number) { /* 1, 10, 100, … */
     while (number >= 10 && number % 10 == 0) number /= 10;
     return number == 1;
 }
 
-/* True: this second has room for one more. */
+/* Counts one more line in this second; false: over the limit. */
 static bool may_show(node_std_stream *stream, int64_t now_us) {
     if (now_us - stream->mark_us >= 1000 * 1000 || now_us < stream->mark_us) {
         stream->mark_us = now_us;

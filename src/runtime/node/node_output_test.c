@@ -1,4 +1,4 @@
-/* node_output_test.c — lines on their way to a program: a pair of `calls` and a loopback, the program at end 1. */
+/* node_output_test.c — lines on their way to a driver: two RPC ends over a loopback; the driver is end 1. */
 #include "runtime/node/node_output.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ typedef struct fixture {
 static const node_output_source counter = {.label = "Counter", .pid = 7};
 static const node_output_source complaint = {.label = "Counter", .pid = 7, .std_stream = STD_STREAM_ERR};
 
-/* The program: keeps what it is told to print; the pair answers. */
+/* Driver: records the lines that it gets; the pair answers. */
 static void program_prints(rpc_side *side, const rpc_call_request *request) {
     fixture *fixture = side->test;
     reader reader = reader_of(request->payload.data, request->payload.size);
@@ -108,7 +108,7 @@ static void one_batch_is_under_way_at_a_time(void **state) {
     say(fixture, "third");
     assert_int_equal(fixture->pair->loopback.ends[0].count, 1);
     run(fixture);
-    assert_int_equal(fixture->pair->sides[1].seen_count, 2); /* what came meanwhile went together */
+    assert_int_equal(fixture->pair->sides[1].seen_count, 2); /* lines queued meanwhile are one batch */
     assert_shown(fixture, "(Counter pid=7) first\n(Counter pid=7) second\n(Counter pid=7) third\n");
 }
 
@@ -121,19 +121,19 @@ static void repeats_are_counted(void **state) {
                           "(Counter pid=7) [the line above 149 times more]\n(Counter pid=7) other\n");
 }
 
-/* What is said of a line is said in the name of whoever repeated it, not of whoever speaks next. */
+/* The note about a repeated line has the label of the source that repeated the line, not of the next line's source. */
 static void one_repeat_is_told_as_one(void **state) {
     fixture *fixture = *state;
     static const node_output_source other = {.label = "Other", .pid = 8};
     say(fixture, "again");
     node_output_line(fixture->output, fixture->now_us, &other, span_of("again", 5));
     say(fixture, "something else");
-    say(fixture, "again"); /* is not a repeat */
+    say(fixture, "again"); /* not a repeat */
     assert_shown(fixture, "(Counter pid=7) again\n(Other pid=8) [the line above once more]\n"
                           "(Counter pid=7) something else\n(Counter pid=7) again\n");
 }
 
-static void say_lines(fixture *fixture, int count) { /* each another one, all at once */
+static void say_lines(fixture *fixture, int count) { /* different lines, all at once */
     char line[32];
     for (int i = 0; i < count; i++) {
         snprintf(line, sizeof line, "line %d", i);
@@ -184,7 +184,7 @@ static void a_program_that_does_not_read_costs_little(void **state) {
 static void a_drain_ends_when_all_output_is_shown(void **state) {
     fixture *fixture = *state;
     node_output_drain(fixture->output, (rpc_call_token){0});
-    assert_int_equal(fixture->answers, 1); /* there is nothing */
+    assert_int_equal(fixture->answers, 1); /* no output: answered at once */
     say(fixture, "a line");
     say(fixture, "a line");
     node_output_drain(fixture->output, (rpc_call_token){0});
@@ -194,7 +194,7 @@ static void a_drain_ends_when_all_output_is_shown(void **state) {
     assert_shown(fixture, "(Counter pid=7) a line\n(Counter pid=7) [the line above once more]\n");
 }
 
-/* The same line on the other outlet is no repeat, and a flood of one hides nothing of the other. */
+/* The same line on the other stream is no repeat, and many lines on one stream hide no line of the other. */
 static void std_streams_are_folded_apart(void **state) {
     fixture *fixture = *state;
     say(fixture, "again");
@@ -228,7 +228,7 @@ static void a_program_that_leaves_takes_its_lines_along(void **state) {
     say(fixture, "waiting");
     complain(fixture, "under way, too");
     node_output_drain(fixture->output, (rpc_call_token){0});
-    node_output_end(fixture->output); /* freed when the call has ended */
+    node_output_end(fixture->output); /* freed when the RPC has ended */
     fixture->output = NULL;
     loopback_break(&fixture->pair->loopback, fixture->pair->link, MR_PEER_DIED, "it was killed");
 }

@@ -21,13 +21,13 @@ enum { BUNDLES_MAX = 1024, GROUPS_SHOWN = 10 * 1000 };
 
 typedef struct node_placement {
     mr_placement_group id;
-    uint64_t key;   /* of it */
-    uint64_t maker; /* the process that has asked for it */
+    uint64_t key;   /* wire_group_key of `id` */
+    uint64_t maker; /* process that created the group */
     uint32_t program;
-    uint64_t ticket; /* while it is not placed; 0 */
+    uint64_t ticket; /* of the placement request; 0: placed */
     char name[WIRE_NAME_MAX + 1];
     mr_placement_strategy strategy;
-    bool detached; /* its program may end */
+    bool detached; /* outlives its job once placed */
     list waits;    /* of group_wait */
     uint32_t count;
     resources bundles[];
@@ -38,7 +38,7 @@ typedef struct group_wait {
     rpc_call_token token;
 } group_wait;
 
-/* ---- Making. */
+/* ---- Creation. */
 
 static mr_status read_group(reader *reader, uint32_t count, node_placement **out) {
     node_placement *placement;
@@ -102,11 +102,11 @@ static mr_status create(node_core *core, node_member *member, reader *reader, rp
     map_put(&core->groups_by_ticket, placement->ticket, placement);
     warn_if_impossible(core, placement);
     node_decide(core);
-    uint8_t placed = placement->ticket == 0; /* the creator needs no request */
+    uint8_t placed = placement->ticket == 0; /* the creator needs no NODE_GROUP_WAIT */
     return node_answer(core, token, span_of(&placed, 1));
 }
 
-/* ---- Waiting. */
+/* ---- Waiting for placement. */
 
 static void answer_all(node_core *core, node_placement *placement, mr_status status) {
     for (list *at; (at = list_pop_front(&placement->waits)) != NULL;) {
@@ -144,7 +144,7 @@ void node_group_cancel(node_core *core, rpc_call_token token) {
     }
 }
 
-/* ---- Ending. */
+/* ---- Removal. */
 
 static void group_free(node_core *core, node_placement *placement) {
     map_remove(&core->groups, placement->key);
@@ -165,7 +165,7 @@ void node_groups_end_program(node_core *core, uint32_t program) {
         node_placement *placement = slot.value;
         if (placement->program != program || (placement->detached && placement->ticket == 0)) continue;
         end_group(core, placement);
-        slot.next = 0; /* the map has changed */
+        slot.next = 0; /* the map has changed: begin again */
     }
 }
 
@@ -191,7 +191,7 @@ mr_status node_handle_group(node_core *core, node_member *member, reader *reader
     return node_answer(core, request->token, (span){0});
 }
 
-/* ---- Showing. */
+/* ---- Reports. */
 
 mr_arg node_group_rows(node_core *core, report *report) {
     static const char *const strategies[] = {[MR_PACK] = "PACK",

@@ -11,9 +11,9 @@
 #include "store/spill_file.h"
 #include "store/store_rpc_server.h"
 
-typedef struct client { /* a process that has a store */
+typedef struct client { /* a process that uses the store */
     link_id link;
-    bool nudged, again; /* CLIENT_STORE is unanswered; and there is news since */
+    bool nudged, again; /* CLIENT_STORE is unanswered; another CLIENT_STORE is due */
 } client;
 
 struct node_store {
@@ -28,7 +28,7 @@ struct node_store {
     map clients; /* process → record of a store client */
 };
 
-/* ---- What the store server needs of the world. */
+/* ---- Operations for the store server. */
 
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return broker_extent_alloc(((node_store *)context)->broker, size, out);
@@ -65,7 +65,8 @@ static void nudge_done(wire_call *call, const rpc_call_result *result) {
     if (again) ask_to_look(store, process);
 }
 
-/* A process that does not answer for a while keeps its memory: one CLIENT_STORE is pending at a time. */
+/* Asks a process to check its store page. One CLIENT_STORE is pending at a time; a process that does not answer keeps
+ * its memory. */
 static void ask_to_look(void *context, uint64_t process) {
     node_store *store = context;
     client *client = map_get(&store->clients, process);
@@ -75,7 +76,7 @@ static void ask_to_look(void *context, uint64_t process) {
         XNEW(nudge_call, .call = {.done = nudge_done, .free = wire_call_free}, .store = store, .process = process);
     mr_status status = wire_ask(store->rpc, client->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
     client->nudged = status == MR_OK;
-    client->again = status == MR_BUSY; /* then when there is room */
+    client->again = status == MR_BUSY; /* sent when the link has room */
     if (status != MR_OK) free(nudge);
 }
 
@@ -89,7 +90,7 @@ static const store_server_ops spilling_ops = {.extent_alloc = extent_alloc,
                                               .forget = forget,
                                               .nudge = ask_to_look};
 
-/* ---- The timer. */
+/* ---- Timer. */
 
 static void look(void *context) {
     node_store *store = context;
@@ -167,7 +168,7 @@ static const node_extension_ops extension_ops = {on_request, on_room, on_gone, k
 
 store_server *node_store_server(node_store *store) { return store->server; }
 
-/* ---- Life. */
+/* ---- Opening and closing. */
 
 static void open_spill(node_store *store, const node_store_options *options) {
     if (options->spill_folder == NULL || options->spill_folder[0] == '\0') return;

@@ -21,16 +21,16 @@ typedef struct node_store_options {
     uint64_t spill_bytes_max; /* 0: as much as the disk takes */
 } node_store_options;
 
-/* All borrowed for its life. */
+/* `loop`, `broker` and `core` are borrowed for the store's life. */
 node_store *node_store_open(event_loop *loop, broker *broker, node_core *core, const node_store_options *options);
-/* After the end of every link, and before core, broker and loop go. NULL is a no-op. */
+/* Call after the end of every link, and before core, broker and loop are destroyed. NULL is a no-op. */
 void node_store_close(node_store *store);
 
 store_server *node_store_server(node_store *store); /* borrowed: for inspection */
 
-/* The answer to NODE_STORE, after a collection. */
+/* Answer to NODE_STORE, made after a collection. */
 typedef struct node_store_stats {
     uint32_t processes, objects, moving, unused;
-    uint64_t bytes, spilled_bytes, spilled, restored; /* as store_server_stats */
+    uint64_t bytes, spilled_bytes, spilled, restored; /* as in store_server_stats */
 } node_store_stats;
 _Static_assert(sizeof(node_store_stats) == 48, "no holes");

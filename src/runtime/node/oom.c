@@ -16,7 +16,7 @@ static bool add_kills(const char *path, uint64_t *count) {
     return true;
 }
 
-/* Of the unified hierarchy: the line "0::/path". */
+/* Adds the kills in this process's control group of the unified hierarchy: the line "0::/path". */
 static bool add_group(const char *proc, const char *groups, uint64_t *count) {
     char text[TEXT], path[PATH], *rest = text;
     bool there = false;

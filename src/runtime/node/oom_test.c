@@ -1,4 +1,4 @@
-/* oom_test.c — counts of kills from files as the kernel writes them. */
+/* oom_test.c — counts of kills read from files in the kernel's format. */
 #include "runtime/node/oom.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static void kills_are_counted_where_they_can_be_read(void **state) {
     uint64_t count;
     char path[200];
     assert_true(temp_dir_folder(folder));
-    assert_false(oom_count_in(folder, folder, &count)); /* nothing there */
+    assert_false(oom_count_in(folder, folder, &count)); /* the folder is empty */
     put("vmstat", "nr_free 7\noom_kill 3\n");
     assert_true(oom_count_in(folder, folder, &count));
     assert_int_equal(count, 3);

@@ -15,20 +15,20 @@
 #include "runtime/common/orphans.h"
 #include "runtime/common/session_dir.h"
 
-/* The signals that a terminal or a system's end sends are for the node, which then cleans up itself. */
+/* Blocks all signals: those of a terminal or of a system shutdown are for the node, which then cleans up itself. */
 static void be_left_alone(void) {
     sigset_t signals;
     sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     setpgid(0, 0);
     close_range(0, UINT_MAX, 0);
-    int moved = chdir("/"); /* so that it pins no directory */
+    int moved = chdir("/"); /* so that the reaper keeps no directory busy */
     (void)moved;
 }
 
 static void await_end(pid_t node) {
     struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, node, 0), .events = POLLIN};
-    if (end.fd < 0 || getppid() != node) return; /* it has ended already */
+    if (end.fd < 0 || getppid() != node) return; /* the node has ended already */
     while (poll(&end, 1, -1) < 0 && errno == EINTR) {}
 }
 

@@ -1,5 +1,5 @@
-/* reaper.h — reaper of a node: a process that outlives the node for a moment, and when the node was killed removes
- * what is left of it: processes that its tasks started (orphans.h), and files.
+/* reaper.h — reaper of a node: a process that outlives the node for a moment. When the node was killed, the reaper
+ * kills the processes that tasks started (orphans.h), and removes the node's files.
  *
  *   node ── reaper_open ──► waits ── the node ends ──► ends the session, removes the files, ends
  *                                 └── reaper_close: the node cleans up itself
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* In a node, while it has one thread. `run` is the session directory, `broker` the path of its socket, for a private
- * node in that directory. -1: the fork failed, and the node runs without a reaper. */
+/* Call in a node that has one thread only. `run` is the session directory, `broker` the path of the broker's socket,
+ * for a private node in that directory. Returns -1 if the fork failed: the node runs without a reaper. */
 pid_t reaper_open(const char *run, const char *broker, bool private);
 void reaper_close(pid_t reaper); /* ends the reaper; -1: no-op */

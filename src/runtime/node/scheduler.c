@@ -23,7 +23,7 @@ scheduler *scheduler_create(const resources *total, uint32_t prestart) {
     return scheduler;
 }
 
-/* ---- Finding. */
+/* ---- Lookup. */
 
 static granted_lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
     granted_lease *lease = map_get(&scheduler->leases_by_id, id);
@@ -45,19 +45,20 @@ static program *program_made(scheduler *scheduler, uint32_t number) {
     return program;
 }
 
-/* The program has no clients, workers or starts left, and has ended. */
+/* Frees a program that has ended and has no clients, workers or starts left. */
 static void forget_if_over(program *program) {
     if (!program->ended || program->clients + program->workers + program->others + program->starting > 0) return;
     list_remove(&program->place);
     free(program);
 }
 
-/* A worker that blocks without a lease still works for a client that is gone. */
+/* Whether the worker can get a lease. A blocked worker without a lease cannot: it still works for a client that is
+ * gone. */
 bool scheduler_can_grant(const worker *worker) {
     return worker->lease == NULL && !worker->kept && !worker->blocked && !worker->spent;
 }
 
-/* After a change of the input of scheduler_can_grant. */
+/* Updates the idle list; call after a change of what scheduler_can_grant reads. */
 void scheduler_settle(worker *worker) {
     program *program = worker->program;
     bool idle = scheduler_can_grant(worker);
@@ -70,7 +71,7 @@ void scheduler_settle(worker *worker) {
         list_remove(&worker->place);
 }
 
-/* ---- Ending things. */
+/* ---- Ends of requests, leases and workers. */
 
 void scheduler_drop_request(scheduler *scheduler, request *request) {
     client *client = request->client;
@@ -107,7 +108,7 @@ static void drop_worker(scheduler *scheduler, worker *worker) {
     forget_if_over(program);
 }
 
-/* The lease ends, and the worker is not reused: its remaining work is unknown. */
+/* Ends the lease. The worker is not reused: its remaining work is unknown. */
 void scheduler_spend(scheduler *scheduler, worker *worker) {
     worker->spent = true;
     scheduler_end_lease(scheduler, worker->lease);
@@ -141,7 +142,7 @@ void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
     map_put(&scheduler->clients, id, client);
 }
 
-/* `ticket` NULL: all of that client. */
+/* Frees the client's refused request with that ticket; NULL: all its refused requests. */
 static void drop_refused(scheduler *scheduler, const client *client, const uint64_t *ticket) {
     list_for_each_item (request, &scheduler->refused, struct request, place) {
         if (request->client != client || (ticket != NULL && request->ticket != *ticket)) continue;
@@ -181,7 +182,7 @@ void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
     program->idle_count++;
     list_push_back(&program->idle, &worker->place);
     map_put(&scheduler->workers, id, worker);
-    scheduler_spawn_failed(scheduler, number); /* it is not starting any more */
+    scheduler_spawn_failed(scheduler, number); /* the worker is no longer counted as starting */
 }
 
 void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {

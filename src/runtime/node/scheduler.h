@@ -54,25 +54,25 @@ typedef enum scheduler_verb {
 
 typedef struct scheduler_decision {
     scheduler_verb verb;
-    uint64_t client; /* the client or worker it concerns */
-    uint64_t ticket; /* GRANT, PLACED, REFUSE: which request */
+    uint64_t client; /* client or worker concerned */
+    uint64_t ticket; /* GRANT, PLACED, REFUSE: ticket of the request */
     uint64_t lease, worker;
     uint32_t program; /* SPAWN */
-    bool evicted;     /* END: its group was removed */
+    bool evicted;     /* END: the worker's group was removed */
 } scheduler_decision;
 
 /* `prestart` workers of each program are started before the first request. */
 scheduler *scheduler_create(const resources *total, uint32_t prestart);
 void scheduler_destroy(scheduler *scheduler);
 
-/* Programs differ in what their workers can run; numbers are the caller's. */
+/* Workers of different programs run different code; the caller chooses the numbers. */
 void scheduler_client_add(scheduler *scheduler, uint64_t client, uint32_t program);
-void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* ends its requests and its workers */
+void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* ends the client's requests and workers */
 /* Stops prestarting workers of the program, which is freed when its last client, worker and start is gone. */
 void scheduler_program_ended(scheduler *scheduler, uint32_t program);
 
 void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* a spawned worker has joined */
-void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
+void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* ends the worker's lease */
 void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);                /* a spawned worker will not join */
 void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred);            /* no SPAWN of a barred program */
 
@@ -93,23 +93,23 @@ typedef struct scheduler_place { /* the request for a group */
 /* MR_EXISTS; MR_INVALID: more kinds of resources than there can be; MR_NOMEM. At least one bundle. */
 MR_MUST mr_status scheduler_group_add(scheduler *scheduler, uint64_t group, const resources *bundles, uint32_t count,
                                       const scheduler_place *place);
-void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op if there is none */
-/* Whether a need can ever be met from its group. MR_NOT_FOUND, MR_INVALID. */
+void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op for an unknown group */
+/* Whether the group of `need` can ever meet it. MR_NOT_FOUND, MR_INVALID. */
 MR_MUST mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need);
 
 /* ---- Requests. Tickets are the caller's, unique per client. A need that names a group names an existing one. */
 void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);
-void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op once it is granted */
+void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op for a granted request */
 /* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: the worker ends. */
 MR_MUST mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t lease, bool keep_worker);
 void scheduler_block(scheduler *scheduler, uint64_t worker, bool blocked);
 
-/* An actor takes a worker permanently: the lease ends, its resources stay taken until the worker is gone. */
+/* An actor takes a worker permanently: the lease ends, and its resources stay taken until the worker is gone. */
 MR_MUST mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t lease, const resources *from_now_on);
 
 bool scheduler_next(scheduler *scheduler, scheduler_decision *out);
 
-/* True: no machine of this size can ever grant it. */
+/* True: a machine with these total resources can never grant it. */
 bool scheduler_impossible(const scheduler *scheduler, const resources *need);
 
 typedef struct scheduler_stats {
@@ -117,13 +117,13 @@ typedef struct scheduler_stats {
     resources total, free;
 } scheduler_stats;
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
-bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* there is a worker for tasks of it */
+bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* the program has a worker for tasks */
 
 typedef struct scheduler_snapshot { /* of one process */
-    uint64_t client;                /* its client; 0: none, or the node for an actor */
-    bool kept, blocked; /* an actor has it permanently; it waits inside a body, and its resources are released */
-    resources need;     /* its resources as a worker */
-    uint32_t requests;  /* its pending requests as a client */
+    uint64_t client;                /* client of its lease; 0: none, or the node for an actor */
+    bool kept, blocked; /* kept: an actor has it permanently; blocked: its body waits, and its resources are released */
+    resources need;     /* resources of the process as a worker */
+    uint32_t requests;  /* pending requests of the process as a client */
 } scheduler_snapshot;
 scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process);
 void scheduler_check(const scheduler *scheduler);

@@ -49,7 +49,7 @@ mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need
                      need->bundle == 0 ? 1 : need->bundle, has);
 }
 
-/* ---- Its end. */
+/* ---- Removal. */
 
 static void refuse_requests(scheduler *scheduler, const group *group) {
     list_for_each_item (client, &scheduler->asking, struct client, place) {
@@ -66,7 +66,7 @@ static void refuse_requests(scheduler *scheduler, const group *group) {
     }
 }
 
-/* Resources of an actor are free at once; its process is to end. */
+/* Ends the leases and actors of the group. Resources of an actor are free at once; its process ends later. */
 static void evict(scheduler *scheduler, const group *group) {
     list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) {
         if (lease->pool->group != group) continue;

@@ -1,4 +1,4 @@
-/* scheduler_bundles_test.c — the rules of scheduler.h about groups; then groups and everything else by chance. */
+/* scheduler_bundles_test.c — rules of scheduler.h about placement groups; then random operations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "tests/support/scheduler_fixture.h"
 
-/* Two bundles at most, by their texts. */
+/* Adds a group of one or two bundles, given as texts. */
 static void add(scheduler *scheduler, uint64_t group, uint64_t ticket, const char *one, const char *other) {
     resources bundles[2] = {scheduler_fixture_amount(one), scheduler_fixture_amount(other == NULL ? "" : other)};
     scheduler_place place = {.client = 1, .ticket = ticket};
@@ -35,10 +35,10 @@ static void ask_in(scheduler *scheduler, uint64_t client, uint64_t ticket, const
 static void a_group_is_set_aside_as_a_whole(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 4);
     add(scheduler, 7, 1, "cpu=1", "cpu=2");
-    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 4000); /* not before the order is taken */
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 4000); /* not reserved before PLACED */
     placed(scheduler, 1);
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
-    add(scheduler, 8, 2, "cpu=1", "cpu=1"); /* one bundle would fit */
+    add(scheduler, 8, 2, "cpu=1", "cpu=1"); /* one bundle would fit, both do not */
     scheduler_fixture_nothing(scheduler);
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
     scheduler_group_remove(scheduler, 7);
@@ -56,9 +56,9 @@ static void requests_are_met_from_their_bundle(void **state) {
     while (scheduler_next(scheduler, &none)) assert_int_equal(none.verb, SCHEDULER_RECLAIM);
     assert_int_equal(scheduler_release(scheduler, 2, 1, true), MR_OK);
     placed(scheduler, 1);
-    ask_in(scheduler, 2, 1, "cpu=2", 7, 0); /* only the second has as much */
+    ask_in(scheduler, 2, 1, "cpu=2", 7, 0); /* only bundle 2 has 2 CPUs */
     scheduler_decision second = scheduler_fixture_granted(scheduler, 2, 1);
-    ask_in(scheduler, 2, 2, "cpu=1", 7, 2); /* which is full now */
+    ask_in(scheduler, 2, 2, "cpu=1", 7, 2); /* bundle 2 is full */
     ask_in(scheduler, 2, 3, "cpu=1", 7, 0);
     scheduler_decision first = scheduler_fixture_granted(scheduler, 2, 3);
     scheduler_fixture_nothing(scheduler);
@@ -80,7 +80,7 @@ static void a_bundle_that_another_has_is_asked_for(void **state) {
     scheduler_decision asked = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
     assert_int_equal(asked.client, 2);
     assert_int_equal(asked.lease, has.lease);
-    /* though the machine has room, no worker is started and nobody else is asked */
+    /* although the machine has room, no worker is started and no other lease is reclaimed */
     scheduler_fixture_nothing(scheduler);
     scheduler_fixture_give_back(scheduler, &has);
     scheduler_fixture_granted(scheduler, 3, 1);
@@ -99,7 +99,7 @@ static void workers_of_a_group_end_with_it(void **state) {
     need.group = 7;
     assert_int_equal(scheduler_keep(scheduler, 1, kept.lease, &need), MR_OK);
     ask_in(scheduler, 2, 3, "cpu=1", 7, 0); /* waits */
-    ask_in(scheduler, 2, 4, "cpu=1", 7, 0); /* and is cancelled when it was refused */
+    ask_in(scheduler, 2, 4, "cpu=1", 7, 0); /* refused, then cancelled before REFUSE */
     scheduler_group_remove(scheduler, 7);
     scheduler_cancel(scheduler, 2, 4);
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 4000);
@@ -150,7 +150,7 @@ static void apart_is_never_on_one_machine(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* A group of the whole machine is placed though small requests never end. */
+/* A group of the whole machine is placed, although small requests never end. */
 static void a_group_does_not_starve(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2", 3, 2);
     uint64_t ticket = 100;
@@ -169,7 +169,7 @@ static void a_group_does_not_starve(void **state) {
         }
         if (has[i % 2].lease != 0) continue;
         if (is_placed) break;
-        scheduler_fixture_give_back(scheduler, &has[(i + 1) % 2]); /* it was asked for */
+        scheduler_fixture_give_back(scheduler, &has[(i + 1) % 2]); /* its client was asked to return it */
         while (scheduler_next(scheduler, &next)) is_placed |= next.verb == SCHEDULER_PLACED;
         break;
     }
@@ -177,7 +177,8 @@ static void a_group_does_not_starve(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* ---- By chance: what is granted from a bundle never exceeds it, nothing is lost, and all is free at the end. */
+/* ---- Random operations: grants never exceed their bundle, no request is lost, and all resources are free at the
+ * end. */
 
 enum { CLIENTS = 4, GROUPS = 6, TICKETS = 24, STEPS = 40000 };
 
@@ -232,7 +233,7 @@ static void change_ticket(model *model, uint64_t client, uint64_t ticket) {
     case LEASED: {
         mr_status status = scheduler_release(model->scheduler, client, model->tickets[client][ticket].lease,
                                              rng_chance(&model->rng, 0.9));
-        assert_true(status == MR_OK || status == MR_NOT_FOUND); /* evicted, and not told yet */
+        assert_true(status == MR_OK || status == MR_NOT_FOUND); /* evicted; the client is not informed yet */
         break;
     }
     }
@@ -266,7 +267,7 @@ static void take_decisions(model *model) {
             lose_worker(model, decision.worker);
         }
         if (decision.verb != SCHEDULER_GRANT && decision.verb != SCHEDULER_REFUSE) continue;
-        if (decision.ticket >= TICKETS) continue; /* of a group that was not placed */
+        if (decision.ticket >= TICKETS) continue; /* request of a group that was removed before its placement */
         assert_int_equal(model->tickets[decision.client][decision.ticket].state, WAITING);
         model->refused += decision.verb == SCHEDULER_REFUSE;
         model->tickets[decision.client][decision.ticket].state = decision.verb == SCHEDULER_GRANT ? LEASED : UNUSED;

@@ -6,7 +6,8 @@
 #include "base/mutation.h"
 #include "runtime/node/scheduler_internal.h"
 
-/* An idle worker for the client: not the client itself, if it is a worker whose last task has left tasks of its own. */
+/* An idle worker for the client, but never the client itself: a worker whose task has left tasks of its own is a
+ * client, too. */
 static worker *idle_worker(const scheduler *scheduler, const client *client) {
     const program *program = client->program;
     list_for_each_item (worker, &program->idle, struct worker, place)
@@ -19,8 +20,8 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
     return NULL;
 }
 
-/* ---- Counting remaining resources. A count begins with everything that is free, or will be returned, in every pool;
- * unused pools are not touched. */
+/* ---- Counts of remaining resources. A count begins with all free (and returning) resources of each pool, set when the
+ * count first uses the pool. */
 
 /* Free resources, and resources of reclaimed leases that clients will return. */
 static resources coming(const scheduler *scheduler, const pool *pool) {
@@ -59,7 +60,7 @@ static bool can_be_met(const request *request) {
     return request->group == NULL || (request->places ? !request->group->never : request->group->placed);
 }
 
-/* Whether it fits into what is left; if so, that is taken. */
+/* If the request fits into the remaining resources, takes them and returns true. */
 static bool count_in(scheduler *scheduler, const request *request, counting what) {
     if (!can_be_met(request)) return false;
     resources *left = left_in(scheduler, pool_of(scheduler, request, what), what);
@@ -73,7 +74,7 @@ static bool would_fit(scheduler *scheduler, const request *request) {
            resources_fit(&request->need, left_in(scheduler, pool_of(scheduler, request, FREE), FREE));
 }
 
-/* ---- The next request. */
+/* ---- Choice of the next request. */
 
 static bool share_a_kind(const resources *a, const resources *b) {
     for (uint32_t i = 0; i < a->count; i++)
@@ -81,20 +82,19 @@ static bool share_a_kind(const resources *a, const resources *b) {
     return false;
 }
 
-typedef struct share { /* how many leases */
+typedef struct share { /* numbers of leases */
     uint32_t program, client;
 } share;
 
-/* Whether it takes from where the request is met. */
+/* Whether the lease takes from a pool that can meet the request. */
 static bool same_ground(const granted_lease *lease, const request *request) {
     const group *group = request->places ? NULL : request->group;
     if (lease->pool->group != group) return false;
     return group == NULL || request->need.bundle == 0 || lease->pool == &group->bundles[request->need.bundle - 1];
 }
 
-/* How many leases a client and its whole program have, where the request is met, that take of what is needed; `left`:
- * without those that they were asked for. A blocked worker releases its resources: a program whose workers all wait for
- * each other has none. */
+/* Leases of a client and of its whole program that take some of `need` from a pool that can meet the request; `left`:
+ * without reclaimed leases. Leases of blocked workers do not count, since their resources are released. */
 static share share_of(const scheduler *scheduler, const client *client, const request *request, const resources *need,
                       bool left) {
     share share = {0};
@@ -112,14 +112,14 @@ static bool has_none(const scheduler *scheduler, const request *request) {
            share_of(scheduler, request->client, request, &request->need, false).client == 0;
 }
 
-/* The request would fit beside the actors and groups, which stay. */
+/* Whether the request fits if all leases are returned. Actors and placed groups stay. */
 static bool can_come(const request *request, const pool *pool) {
     return can_be_met(request) && resources_fit(&request->need, &pool->beside_actors);
 }
 
 static bool is_the_machines(const request *request) { return request->group == NULL || request->places; }
 
-/* The oldest of those that were passed too often, and have nothing yet. */
+/* The oldest request that was passed SCHEDULER_PATIENCE times and whose client has none of the resources. */
 static request *due_request(const scheduler *scheduler) {
     request *due = NULL;
     if (MUTATED("no-patience")) return NULL;
@@ -132,7 +132,7 @@ static request *due_request(const scheduler *scheduler) {
     return due;
 }
 
-/* The client's first request that fits what there is for it, with a worker or without; NULL: none does. */
+/* The client's first request that fits and needs no worker or has one; NULL: none. */
 static request *first_fitting(scheduler *scheduler, const client *client, const worker *worker) {
     list_for_each_item (request, &client->requests, struct request, place)
         if ((worker != NULL || request->places) && would_fit(scheduler, request)) return request;
@@ -163,7 +163,7 @@ static request *best_request(scheduler *scheduler, worker **idle) {
     if (due != NULL) {
         *idle = idle_worker(scheduler, due->client);
         if ((*idle != NULL || due->places) && would_fit(scheduler, due)) return due;
-        resources_take(left_in(scheduler, &scheduler->machine, FREE), &due->need); /* it is kept for it */
+        resources_take(left_in(scheduler, &scheduler->machine, FREE), &due->need); /* reserved for `due` */
     }
     list_for_each_item (client, &scheduler->asking, struct client, place) {
         worker *worker = idle_worker(scheduler, client);
@@ -175,7 +175,7 @@ static request *best_request(scheduler *scheduler, worker **idle) {
     return best;
 }
 
-/* Its resources are the group's from now on. */
+/* Moves the resources of the request from the machine to its group. */
 static void place(scheduler *scheduler, request *request, scheduler_decision *out) {
     resources_take(&scheduler->machine.free, &request->need);
     resources_take(&scheduler->machine.beside_actors, &request->need);
@@ -211,14 +211,16 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
     return true;
 }
 
-/* The due request waits only for a worker: the idle worker is its own client. All other requests wait for it. */
+/* Whether the due request lacks only a worker: no worker is idle, or only the client itself. All other requests wait
+ * for it. */
 static bool due_lacks_worker(const scheduler *scheduler, const program *program) {
     const request *due = due_request(scheduler);
     if (due == NULL || due->places || due->client->program != program || program->starting > 0) return false;
     return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->machine.free);
 }
 
-/* True if more workers of a program than are idle or starting could be used now. */
+/* Whether to start a worker of the program: for `prestart`, for the due request, or since more requests fit now than
+ * workers are idle or starting. */
 static bool wants_more(scheduler *scheduler, const program *program) {
     if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
     if (due_lacks_worker(scheduler, program)) return true;
@@ -236,7 +238,8 @@ static bool wants_more(scheduler *scheduler, const program *program) {
     return false;
 }
 
-/* The program with the fewest starting workers is next, so that none waits for another's thousand. */
+/* Starts a worker of the program with the fewest starting workers, so that no program waits for many starts of
+ * another. */
 static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
     if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
     program *best = NULL;
@@ -270,7 +273,7 @@ static bool decide_refuse(scheduler *scheduler, scheduler_decision *out) {
     return true;
 }
 
-/* The part of its need that `coming` does not cover. */
+/* The kinds in the request's need that `coming` does not cover. */
 static resources lacking(const request *request, const resources *coming) {
     resources lacking = {0};
     for (uint32_t i = 0; i < request->need.count; i++) {
@@ -280,7 +283,7 @@ static resources lacking(const request *request, const resources *coming) {
     return lacking;
 }
 
-/* The client's share of that, including earlier requests that can be granted at once. */
+/* The client's share of `lack`, including earlier requests that free and returning resources will meet. */
 static share share_to_come(const scheduler *scheduler, const request *request, const resources *lack) {
     share share = share_of(scheduler, request->client, request, lack, false);
     list_for_each_item (earlier, &request->client->requests, const struct request, place) {
@@ -292,8 +295,8 @@ static share share_to_come(const scheduler *scheduler, const request *request, c
     return share;
 }
 
-/* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
- * only if that keeps more than ours will have, of our own only if the client does. */
+/* The lease to reclaim: of the program with most leases, there of the client with most. Another program must have more
+ * than the requesting program will have; a client of the same program, more than the requesting client will have. */
 static granted_lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const pool *pool,
                                        const resources *lack, share will_have) {
     granted_lease *best = NULL;
@@ -312,8 +315,8 @@ static granted_lease *lease_to_reclaim(const scheduler *scheduler, const request
     return best;
 }
 
-/* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
- * one that does not get it asks again. */
+/* Reclaims leases until the returning resources are enough for each waiting client alone. If two clients count on the
+ * same resources, the one that does not get them reclaims again. */
 static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
     if (list_empty(&scheduler->leases) || MUTATED("no-reclaim")) return false;
     const request *due = due_request(scheduler);

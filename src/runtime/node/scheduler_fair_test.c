@@ -1,5 +1,5 @@
-/* scheduler_fair_test.c — the rules of scheduler.h about several who want the same: nobody starves, whoever has most is
- * asked first, programs share. */
+/* scheduler_fair_test.c — rules of scheduler.h about competing clients: none starves, the client with most leases
+ * returns one first, programs share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 
 #include "tests/support/scheduler_fixture.h"
 
-/* ---- Nobody starves. */
+/* ---- No starvation. */
 
-/* Small requests come all the time, and a large one is never the one that fits. */
+/* Small requests arrive all the time, and a large request is never the one that fits. */
 static void a_large_request_is_passed_so_often_and_no_more(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2", 3, 2);
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
@@ -32,7 +32,7 @@ static void a_large_request_is_passed_so_often_and_no_more(void **state) {
     }
     scheduler_fixture_ask(scheduler, 1, 90, "cpu=1");
     scheduler_fixture_give_back(scheduler, &held[0]);
-    scheduler_fixture_nothing(scheduler); /* it is kept for the large one */
+    scheduler_fixture_nothing(scheduler); /* reserved for the large request */
     scheduler_fixture_give_back(scheduler, &held[1]);
     scheduler_decision large = scheduler_fixture_granted(scheduler, 3, 1);
     scheduler_fixture_give_back(scheduler, &large);
@@ -72,10 +72,10 @@ static void the_richest_is_asked_for_one(void **state) {
     scheduler_decision asked = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
     assert_int_equal(asked.client, 2);
     assert_true(asked.lease == grants[1].lease || asked.lease == grants[2].lease);
-    scheduler_fixture_nothing(scheduler); /* once */
+    scheduler_fixture_nothing(scheduler); /* no second reclaim */
     assert_int_equal(scheduler_release(scheduler, 2, asked.lease, true), MR_OK);
     scheduler_fixture_granted(scheduler, 3, 4);
-    scheduler_fixture_ask(scheduler, 3, 5, "cpu=1"); /* everybody has one: nobody is asked */
+    scheduler_fixture_ask(scheduler, 3, 5, "cpu=1"); /* every client has a lease: none is reclaimed */
     scheduler_fixture_nothing(scheduler);
     scheduler_destroy(scheduler);
 }
@@ -99,7 +99,7 @@ static void as_many_are_asked_for_as_are_needed(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* What one was asked for and another got is asked for again. */
+/* A returned lease that another client got is reclaimed again. */
 static void a_request_that_was_overtaken_is_not_forgotten(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2", 3, 2);
     for (uint64_t i = 1; i <= 2; i++) {
@@ -110,9 +110,9 @@ static void a_request_that_was_overtaken_is_not_forgotten(void **state) {
     scheduler_decision asked = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
     scheduler_client_gone(scheduler, 2);
     scheduler_client_add(scheduler, 2, SCHEDULER_FIXTURE_PROGRAM);
-    scheduler_fixture_ask(scheduler, 3, 4, "cpu=1"); /* client 2 went, but the lease comes all the same */
+    scheduler_fixture_ask(scheduler, 3, 4, "cpu=1"); /* the lease reclaimed for client 2 is still returned */
     scheduler_fixture_ask(scheduler, 2, 5, "cpu=1");
-    scheduler_fixture_nothing(scheduler); /* both count on it */
+    scheduler_fixture_nothing(scheduler); /* both requests count on that lease */
     scheduler_fixture_give_back(scheduler, &asked);
     scheduler_decision third = scheduler_fixture_granted(scheduler, 3, 4);
     scheduler_decision more = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
@@ -124,7 +124,7 @@ static void a_request_that_was_overtaken_is_not_forgotten(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* A lease whose resources nobody waits for stays where it is. */
+/* A lease whose resources no request waits for is not reclaimed. */
 static void only_what_helps_is_asked_for(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2,gpu=1", 3, 3);
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
@@ -170,10 +170,10 @@ static void a_flooding_program_does_not_starve_others(void **state) {
     scheduler_fixture_ask(scheduler, 4, 1, "cpu=1");
     scheduler_fixture_ask(scheduler, 4, 2, "cpu=1");
     scheduler_fixture_granted(scheduler, 1, 100);
-    scheduler_fixture_granted(scheduler, 4, 1); /* three clients or one: a program is a program */
+    scheduler_fixture_granted(scheduler, 4, 1); /* programs count equally, with three clients or one */
     scheduler_fixture_granted(scheduler, 2, 101);
     scheduler_fixture_granted(scheduler, 4, 2);
-    /* for the third client of the same program */
+    /* reclaimed for the third client of the same program */
     assert_true(scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM).client <= 2);
     scheduler_fixture_nothing(scheduler);
     scheduler_destroy(scheduler);
@@ -186,12 +186,12 @@ static void a_late_program_gets_its_half(void **state) {
     scheduler_fixture_ask(scheduler, 4, 1, "cpu=1");
     scheduler_fixture_ask(scheduler, 4, 2, "cpu=1");
     scheduler_fixture_ask(scheduler, 4, 3, "cpu=1");
-    scheduler_decision asked[2]; /* clients have one or two each, but the program has four */
+    scheduler_decision asked[2]; /* each client has one or two leases, but the program has four */
     for (size_t i = 0; i < 2; i++) {
         asked[i] = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
         assert_true(asked[i].client >= 1 && asked[i].client <= 3);
     }
-    scheduler_fixture_nothing(scheduler); /* two each is fair */
+    scheduler_fixture_nothing(scheduler); /* two leases for each program are fair */
     for (size_t i = 0; i < 2; i++) {
         scheduler_fixture_give_back(scheduler, &asked[i]);
         scheduler_fixture_granted(scheduler, 4, 1 + i);
@@ -200,7 +200,8 @@ static void a_late_program_gets_its_half(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* Seed 1794730666087229: a program had more leases than the one that kept both CPUs, but all of them blocked. */
+/* Seed 1794730666087229: a program had more leases than the program that kept both CPUs, but all its workers were
+ * blocked. */
 static void a_program_whose_workers_all_wait_is_not_rich(void **state) {
     scheduler *scheduler = scheduler_fixture_machine("cpu=1", 0);
     scheduler_client_add(scheduler, 1, SCHEDULER_FIXTURE_PROGRAM);
@@ -214,13 +215,13 @@ static void a_program_whose_workers_all_wait_is_not_rich(void **state) {
     scheduler_block(scheduler, 101, true);
     scheduler_fixture_ask(scheduler, 2, 1, "cpu=1");
     uint64_t kept = scheduler_fixture_granted(scheduler, 2, 1).lease;
-    scheduler_fixture_ask(scheduler, 101, 1, "cpu=1"); /* what 101 waits for */
+    scheduler_fixture_ask(scheduler, 101, 1, "cpu=1"); /* the task that worker 101 waits for */
     assert_int_equal(scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM).lease, kept);
     scheduler_fixture_nothing(scheduler);
     scheduler_destroy(scheduler);
 }
 
-/* Seed 1794730666036430: it had a CPU, so it was never given the GPU that another kept. */
+/* Seed 1794730666036430: a program that had a CPU was never given the GPU that another program kept. */
 static void a_program_with_other_workers_gets_the_missing_kind(void **state) {
     scheduler *scheduler = scheduler_fixture_machine("cpu=4,gpu=1", 0);
     scheduler_client_add(scheduler, 1, SCHEDULER_FIXTURE_PROGRAM);
@@ -277,13 +278,13 @@ static void a_program_that_ended_starts_nothing_ahead(void **state) {
     scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM);
     scheduler_fixture_nothing(scheduler);
     assert_true(scheduler_program_runs(scheduler, SCHEDULER_FIXTURE_PROGRAM));
-    scheduler_fixture_ask(scheduler, 1, 1, "cpu=1"); /* an actor that outlives it has tasks */
+    scheduler_fixture_ask(scheduler, 1, 1, "cpu=1"); /* tasks of an actor that outlives its program */
     scheduler_fixture_ask(scheduler, 1, 2, "cpu=1");
     scheduler_fixture_granted(scheduler, 1, 1);
     scheduler_fixture_next(scheduler, SCHEDULER_SPAWN);
     scheduler_client_gone(scheduler, 1);
     assert_int_equal(scheduler_fixture_next(scheduler, SCHEDULER_END).worker, 101);
-    scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM); /* the last that is known of it */
+    scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM); /* the last start of the program */
     scheduler_check(scheduler);
     assert_false(scheduler_program_runs(scheduler, SCHEDULER_FIXTURE_PROGRAM));
     scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM);

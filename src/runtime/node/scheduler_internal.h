@@ -16,8 +16,8 @@ typedef struct pool { /* source of resources: the machine, or a bundle of a plac
 
 typedef struct group {
     bool placed;
-    bool never;    /* its bundles are to be on different machines: this is one */
-    resources sum; /* of its bundles */
+    bool never;    /* can never be placed: its bundles must be on different machines */
+    resources sum; /* sum of the bundles */
     uint32_t count;
     pool bundles[];
 } group;
@@ -28,13 +28,13 @@ typedef struct program {
     uint32_t clients, starting;
     uint32_t workers; /* workers without an actor, and not about to end */
     uint32_t others;  /* other workers */
-    list idle;        /* of worker: the longest idle last, their caches are cold */
+    list idle;        /* of worker: most recently used first, its caches are warm */
     uint32_t idle_count;
     bool barred, ended;
 } program;
 
 typedef struct client {
-    list place; /* in scheduler.asking while it has requests, else in scheduler.quiet */
+    list place; /* in scheduler.asking while the client has requests, else in scheduler.quiet */
     uint64_t id;
     program *program;
     uint32_t lease_count;
@@ -45,25 +45,25 @@ typedef struct request {
     list place;
     client *client;
     uint64_t ticket, order;
-    uint32_t passed; /* grants to younger requests, while its client had nothing of what it needs */
-    bool comes;      /* during a reclaim decision: returned leases are enough for it */
+    uint32_t passed; /* grants to younger requests while the client had none of the resources */
+    bool comes;      /* in a reclaim decision: free and returning resources are enough */
     resources need;
     group *group; /* group of its resources, or group to place; NULL: the machine */
-    bool places;  /* wants no worker: its grant places the group */
+    bool places;  /* needs no worker: its grant places the group */
 } request;
 
 typedef struct worker {
-    list place; /* in its program's idle while it is, in scheduler.endings before its END, else alone */
+    list place; /* in its program's idle list while idle, in scheduler.endings before its END, else in no list */
     uint64_t id;
     program *program;
     struct granted_lease *lease; /* NULL: idle, kept or spent */
-    bool kept;                   /* an actor has it permanently */
-    bool blocked;                /* it waits inside a body: its resources are free for others */
-    bool spent;                  /* it is to end */
+    bool kept;                   /* an actor has the worker permanently */
+    bool blocked;                /* a body waits: the worker's resources are free for others */
+    bool spent;                  /* will end */
     bool is_idle;
-    bool evicted; /* it is to end, for its group was removed */
+    bool evicted; /* will end because its group was removed */
     resources kept_need;
-    pool *kept_pool; /* from which */
+    pool *kept_pool; /* pool of kept_need */
 } worker;
 
 typedef struct granted_lease {
@@ -72,8 +72,8 @@ typedef struct granted_lease {
     client *client;
     worker *worker;
     resources need;
-    pool *pool;     /* from which */
-    bool reclaimed; /* its client was asked to return it */
+    pool *pool;     /* pool of `need` */
+    bool reclaimed; /* the client was asked to return the lease */
 } granted_lease;
 
 struct scheduler {
@@ -82,17 +82,17 @@ struct scheduler {
     uint32_t prestart, starting;
     list asking, quiet; /* of client */
     list leases, programs, endings;
-    list refused;                               /* of request: their group was removed */
+    list refused;                               /* of request: their groups were removed */
     map clients, workers, leases_by_id, groups; /* by id */
     uint64_t next_lease, next_order;
 };
 
 program *scheduler_program_of(const scheduler *scheduler, uint32_t number); /* NULL: none */
-void scheduler_enqueue(scheduler *scheduler, request *request);             /* with its client's others; moved */
+void scheduler_enqueue(scheduler *scheduler, request *request); /* appends to the client's requests; moved */
 void scheduler_drop_request(scheduler *scheduler, request *request);
 void scheduler_end_lease(scheduler *scheduler, granted_lease *lease);
-void scheduler_spend(scheduler *scheduler, worker *worker); /* its lease ends, and it is not used again */
-/* After a change of the input of scheduler_can_grant. */
+void scheduler_spend(scheduler *scheduler, worker *worker); /* ends its lease; the worker is not used again */
+/* Updates the idle list; call after a change of what scheduler_can_grant reads. */
 void scheduler_settle(worker *worker);
-/* A worker that blocks without a lease still works for a client that is gone. */
+/* A blocked worker without a lease still works for a client that is gone. */
 bool scheduler_can_grant(const worker *worker);

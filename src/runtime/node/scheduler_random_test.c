@@ -1,4 +1,4 @@
-/* scheduler_random_test.c — all rules of scheduler.h at once, by chance, against a plain account of what must be. */
+/* scheduler_random_test.c — random operations under all rules of scheduler.h, compared with a simple model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct model {
     size_t worker_count;
     uint64_t next_worker;
     int starting;
-    uint32_t spent; /* workers that are to end, and have not yet */
+    uint32_t spent; /* workers that will end */
     uint64_t grants, reclaims, ends;
 } model;
 
@@ -43,7 +43,7 @@ static void forget_worker(model *model, uint64_t worker) {
         }
 }
 
-/* It is to end: it does so now, before the scheduler says so, or then. */
+/* A worker that will end, ends now (before END) or at END. */
 static void lose_worker(model *model, uint64_t worker) {
     forget_worker(model, worker);
     if (rng_chance(&model->rng, 0.5))
@@ -160,7 +160,7 @@ static void chance_breaks_no_rule(void **state) {
         assert_int_equal(stats.leases, leased);
         assert_int_equal(stats.workers, model.worker_count + model.spent);
         assert_int_equal(stats.starting, model.starting);
-        uint32_t stuck = 0; /* without a lease, and blocked */
+        uint32_t stuck = 0; /* blocked workers without a lease */
         for (size_t w = 0; w < model.worker_count; w++)
             stuck += model.blocked[w] && !is_leased(&model, model.workers[w]);
         assert_int_equal(stats.idle, model.worker_count - leased - stuck);

@@ -54,7 +54,7 @@ static void the_poorest_client_is_next(void **state) {
     scheduler_fixture_granted(scheduler, 1, 10);
     scheduler_fixture_granted(scheduler, 2, 20);
     scheduler_fixture_granted(scheduler, 3, 30);
-    scheduler_fixture_granted(scheduler, 1, 11); /* all have one: the one that waits longest */
+    scheduler_fixture_granted(scheduler, 1, 11); /* each client has a lease: the longest waiting client is next */
     scheduler_destroy(scheduler);
 }
 
@@ -78,7 +78,7 @@ static void a_shape_that_does_not_fit_holds_no_other_back(void **state) {
     scheduler_fixture_ask(scheduler, 1, 2, "gpu=1");
     scheduler_fixture_ask(scheduler, 1, 3, "cpu=1");
     scheduler_fixture_ask(scheduler, 1, 4, "cpu=1");
-    scheduler_fixture_granted(scheduler, 1, 3); /* in their order */
+    scheduler_fixture_granted(scheduler, 1, 3); /* in order of arrival */
     scheduler_fixture_granted(scheduler, 1, 4);
     scheduler_fixture_nothing(scheduler);
     scheduler_destroy(scheduler);
@@ -114,7 +114,7 @@ static void an_infeasible_request_waits_without_blocking_others(void **state) {
     assert_false(scheduler_impossible(scheduler, &two) || scheduler_impossible(scheduler, &none));
     scheduler_fixture_ask(scheduler, 2, 9, "cpu=1");
     scheduler_fixture_granted(scheduler, 2, 9);
-    assert_false(scheduler_impossible(scheduler, &two)); /* what is taken comes back */
+    assert_false(scheduler_impossible(scheduler, &two)); /* taken resources are returned later */
     scheduler_fixture_ask(scheduler, 1, 1, "gpu=1");
     scheduler_fixture_ask(scheduler, 1, 2, "cpu=3");
     scheduler_fixture_nothing(scheduler); /* no spawn, no reclaim */
@@ -127,11 +127,11 @@ static void an_infeasible_request_waits_without_blocking_others(void **state) {
     scheduler_destroy(scheduler);
 }
 
-/* ---- Spawning. */
+/* ---- Starts of workers. */
 
 static void workers_are_started_ahead(void **state) {
     scheduler *scheduler = scheduler_fixture_machine("cpu=4", 3);
-    scheduler_fixture_nothing(scheduler); /* there is no program yet */
+    scheduler_fixture_nothing(scheduler); /* no program yet */
     scheduler_client_add(scheduler, 1, SCHEDULER_FIXTURE_PROGRAM);
     for (int i = 0; i < 3; i++)
         assert_int_equal(scheduler_fixture_next(scheduler, SCHEDULER_SPAWN).program, SCHEDULER_FIXTURE_PROGRAM);
@@ -162,7 +162,7 @@ static void as_many_are_spawned_as_can_run(void **state) {
     scheduler_worker_add(scheduler, 102, SCHEDULER_FIXTURE_PROGRAM);
     scheduler_fixture_granted(scheduler, 2, 11);
     scheduler_fixture_nothing(scheduler);
-    scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM); /* the third does not come */
+    scheduler_spawn_failed(scheduler, SCHEDULER_FIXTURE_PROGRAM); /* the third worker does not start */
     scheduler_fixture_next(scheduler, SCHEDULER_SPAWN);
     scheduler_fixture_nothing(scheduler);
     scheduler_destroy(scheduler);
@@ -187,20 +187,20 @@ static void programs_do_not_share_workers(void **state) {
 
 static void a_blocked_worker_lends_what_it_has(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 1, 2);
-    scheduler_client_add(scheduler, 101, SCHEDULER_FIXTURE_PROGRAM); /* the worker's own tasks */
+    scheduler_client_add(scheduler, 101, SCHEDULER_FIXTURE_PROGRAM); /* client for the worker's own tasks */
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
     scheduler_decision parent = scheduler_fixture_granted(scheduler, 1, 1);
     scheduler_fixture_ask(scheduler, 101, 2, "cpu=1");
     assert_int_equal(scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM).lease,
-                     parent.lease); /* it is not idle, nobody knows that here */
+                     parent.lease); /* the worker is not blocked yet */
     scheduler_fixture_nothing(scheduler);
     scheduler_block(scheduler, parent.worker, true);
-    scheduler_block(scheduler, parent.worker, true); /* once only */
+    scheduler_block(scheduler, parent.worker, true); /* no effect the second time */
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
     scheduler_decision child = scheduler_fixture_granted(scheduler, 101, 2);
     assert_int_equal(child.worker, 102);
     scheduler_block(scheduler, parent.worker, false);
-    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), -1000); /* overdrawn: granted to nobody */
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), -1000); /* overcommitted: no grants */
     scheduler_fixture_ask(scheduler, 1, 3, "cpu=0.001");
     assert_int_equal(scheduler_stats_now(scheduler).waiting, 1);
     scheduler_decision decision;
@@ -245,11 +245,10 @@ static void one_that_blocks_without_a_lease_is_not_idle(void **state) {
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
     scheduler_decision grant = scheduler_fixture_granted(scheduler, 1, 1);
     scheduler_block(scheduler, 101, true);
-    scheduler_fixture_give_back(scheduler, &grant); /* released while it is lent: given once */
+    scheduler_fixture_give_back(scheduler, &grant); /* released while blocked: returned once */
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
     assert_int_equal(scheduler_stats_now(scheduler).idle, 0);
-    scheduler_fixture_ask(scheduler, 2, 2,
-                          "cpu=1"); /* what it still runs may wait for this very request: another worker must come */
+    scheduler_fixture_ask(scheduler, 2, 2, "cpu=1"); /* worker 101 may wait for it: another starts */
     scheduler_fixture_next(scheduler, SCHEDULER_SPAWN);
     scheduler_fixture_nothing(scheduler);
     scheduler_block(scheduler, 101, false);
@@ -287,7 +286,7 @@ static void a_kept_worker_is_out_of_the_pool(void **state) {
     assert_int_equal(scheduler_release(scheduler, 1, grant.lease, true), MR_NOT_FOUND);
     assert_int_equal(scheduler_stats_now(scheduler).leases, 0);
     assert_int_equal(scheduler_stats_now(scheduler).idle, 1);
-    scheduler_client_gone(scheduler, 1); /* it does not go with who asked for it */
+    scheduler_client_gone(scheduler, 1); /* the actor does not end with the client that requested it */
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1500);
     scheduler_block(scheduler, grant.worker, true);
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 2000);
@@ -328,7 +327,7 @@ static void a_client_takes_its_requests_and_leases_along(void **state) {
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 2000);
     scheduler_cancel(scheduler, 1, 3);
     assert_int_equal(scheduler_release(scheduler, 1, granted.lease, true), MR_NOT_FOUND);
-    uint64_t ended = scheduler_fixture_next(scheduler, SCHEDULER_END).worker; /* who knows what they still do for it */
+    uint64_t ended = scheduler_fixture_next(scheduler, SCHEDULER_END).worker; /* their remaining work is unknown */
     assert_int_equal(ended + scheduler_fixture_next(scheduler, SCHEDULER_END).worker, 101 + 102);
     scheduler_fixture_nothing(scheduler);
     scheduler_fixture_ask(scheduler, 2, 4, "cpu=2");
@@ -349,7 +348,7 @@ static void a_worker_takes_its_lease_along(void **state) {
         scheduler_check(scheduler);
         assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
         assert_int_equal(scheduler_release(scheduler, 1, grant.lease, true), MR_NOT_FOUND);
-        scheduler_fixture_next(scheduler, SCHEDULER_SPAWN); /* for the one that waits */
+        scheduler_fixture_next(scheduler, SCHEDULER_SPAWN); /* for the waiting request */
         scheduler_fixture_nothing(scheduler);
         scheduler_worker_add(scheduler, 102, SCHEDULER_FIXTURE_PROGRAM);
         scheduler_fixture_granted(scheduler, 1, 2);
@@ -360,12 +359,12 @@ static void a_worker_takes_its_lease_along(void **state) {
 static void a_cancelled_request_is_not_granted(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 2, 1);
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
-    scheduler_fixture_ask(scheduler, 2, 1, "cpu=1"); /* tickets are the client's own */
+    scheduler_fixture_ask(scheduler, 2, 1, "cpu=1"); /* tickets are unique per client only */
     scheduler_cancel(scheduler, 1, 1);
     scheduler_cancel(scheduler, 1, 99);
     scheduler_cancel(scheduler, 99, 1);
     scheduler_decision grant = scheduler_fixture_granted(scheduler, 2, 1);
-    scheduler_cancel(scheduler, 2, 1); /* too late, no harm */
+    scheduler_cancel(scheduler, 2, 1); /* granted already: no effect */
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 0);
     scheduler_fixture_give_back(scheduler, &grant);
     scheduler_fixture_nothing(scheduler);
@@ -381,7 +380,7 @@ static void a_machine_ends_in_any_state(void **state) {
     resources need = scheduler_fixture_amount("cpu=1");
     assert_int_equal(scheduler_keep(scheduler, 1, two.lease, &need), MR_OK);
     scheduler_fixture_ask(scheduler, 2, 4, "cpu=1");
-    scheduler_destroy(scheduler); /* a sanitizer counts */
+    scheduler_destroy(scheduler); /* a sanitizer detects leaks */
 }
 
 int main(void) {

@@ -18,20 +18,20 @@
 
 enum {
     PAUSE_US = 10 * 1000,      /* between two reads, while there is output */
-    BEHIND_MAX = 256 * 1024,   /* more than this is not read but left out */
-    BEHIND_KEEP = 64 * 1024,   /* down to this */
-    LINE_MAX_BYTES = 4 * 1024, /* a longer line is handed on in parts */
+    BEHIND_MAX = 256 * 1024,   /* more unread bytes than this are skipped */
+    BEHIND_KEEP = 64 * 1024,   /* unread bytes left after a skip */
+    LINE_MAX_BYTES = 4 * 1024, /* a longer line is passed on in parts */
     PATH_BYTES = 256,
     LAST_LINES = 3,
 };
 
-typedef struct tail { /* of one file */
+typedef struct tail { /* reader of one file */
     std_stream std_stream;
-    off_t at;    /* bytes before it were read, */
-    off_t taken; /* and this far handed on */
+    off_t at;    /* position of the next read */
+    off_t taken; /* position up to which lines were completed or copied to `part` */
     bool dirty;
     size_t part_size;
-    uint8_t part[LINE_MAX_BYTES]; /* of a line that has not ended yet */
+    uint8_t part[LINE_MAX_BYTES]; /* begin of an unfinished line */
 } tail;
 
 typedef struct speaker { /* a worker */
@@ -52,14 +52,14 @@ struct worker_logs {
     map speakers; /* by pid */
 };
 
-/* `end`: "" for the log that is written, ".1" for the one before it. */
+/* `end`: "" for the current file, ".1" for the one before it. */
 static void path_of(const worker_logs *logs, int pid, std_stream std_stream, const char *end, char out[PATH_BYTES]) {
     snprintf(out, PATH_BYTES, "%.200s/%d%s%s", logs->folder, pid, std_stream_end(std_stream), end);
 }
 
-/* ---- Handing on. */
+/* ---- Passing lines on. */
 
-/* Whether the line is the worker's name. */
+/* If the line sets the worker's label (WORKER_LOG_NAME), stores it and returns true. */
 static bool take_name(speaker *speaker, const uint8_t *data, size_t size) {
     size_t mark = sizeof WORKER_LOG_NAME - 1;
     if (size <= mark || memcmp(data, WORKER_LOG_NAME, mark) != 0) return false;
@@ -108,7 +108,7 @@ static void leave_out(const worker_logs *logs, speaker *speaker, tail *tail, off
 
 /* ---- Reading. */
 
-/* Moves the content to NAME.log.1, and truncates the file. A line that is written in between is lost. */
+/* Copies the content to the file `path`, and truncates the source. Output written in between is lost. */
 static bool move_to(const char *path, int fd, off_t size) {
     int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     off_t from = 0;
@@ -172,7 +172,7 @@ static void look_soon(worker_logs *logs) {
     event_loop_timer_set(logs->timer, PAUSE_US);
 }
 
-/* The node's own file, if any: not passed on, but its size is limited like the others. */
+/* Limits the size of the node's own file, if any, which is not passed on. */
 static void cap_own(const worker_logs *logs) {
     char path[PATH_BYTES], before[PATH_BYTES];
     struct stat stat;
@@ -191,7 +191,7 @@ static void mark_dirty(const worker_logs *logs, const char *name) {
         if (strcmp(end, std_stream_end(i)) == 0) speaker->tails[i].dirty = true;
 }
 
-/* Files were written to. An event without a known file is from a worker that has ended, or whose file has no name
+/* Handles inotify events. An event without a known file is from a worker that has ended, or whose file has no name
  * yet. */
 static void changed(void *context) {
     worker_logs *logs = context;
@@ -211,7 +211,7 @@ void worker_logs_drain(worker_logs *logs) {
     map_for_each (slot, &logs->speakers) pump_all(logs, slot.value);
 }
 
-/* ---- Life. */
+/* ---- Opening and closing. */
 
 mr_status worker_logs_open(event_loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out) {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -302,7 +302,7 @@ void worker_logs_label(worker_logs *logs, int pid, const char *label) {
     if (speaker != NULL) snprintf(speaker->label, sizeof speaker->label, "%s", label);
 }
 
-/* A file that has nothing, and had nothing before it began again. */
+/* Removes an empty file that was never rotated. */
 static void remove_empty(const worker_logs *logs, int pid, std_stream std_stream) {
     char path[PATH_BYTES], before[PATH_BYTES];
     struct stat stat;
@@ -319,7 +319,7 @@ void worker_logs_ended(worker_logs *logs, int pid) {
     free(speaker);
 }
 
-/* ---- The last lines. */
+/* ---- Last lines of a worker. */
 
 static size_t read_end(const char *path, char *out, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -331,7 +331,7 @@ static size_t read_end(const char *path, char *out, size_t size) {
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Where the last few lines begin; or the last words of an interpreter, which end with what is of least use. */
+/* Begin of the last LAST_LINES lines, or of the last "Fatal Python error: ", whose end is least useful. */
 static size_t begin_of_last(const char *text, size_t size) {
     static const char fatal[] = "Fatal Python error: ";
     for (size_t at = size; at > 0; at--)
@@ -342,7 +342,7 @@ static size_t begin_of_last(const char *text, size_t size) {
     return at;
 }
 
-/* As worker_logs_last, of one file. */
+/* Like worker_logs_last, for one file. */
 static void quote(const char *path, char *out, size_t size) {
     char text[4096];
     size_t length = read_end(path, text, sizeof text), used = 0;

@@ -29,27 +29,28 @@ typedef struct worker_log_source {
     uint32_t program;
     int pid;
     std_stream std_stream;
-    const char *label; /* label; "": the name of the body that runs (at `place`) */
-    uint64_t place;    /* end of the line in its file */
+    const char *label; /* "": use the name of the body that runs (at `place`) */
+    uint64_t place;    /* position of the end of the line in its file */
 } worker_log_source;
 
 /* A line without its end, borrowed. */
 typedef void worker_log_fn(void *context, const worker_log_source *source, span line);
 
-/* `folder` is borrowed for its life. MR_IO: no inotify, or no descriptor. */
+/* `folder` is borrowed until worker_logs_close. MR_IO: no inotify, or no descriptor. */
 MR_MUST mr_status worker_logs_open(event_loop *loop, const char *folder, worker_log_fn *fn, void *context,
                                    worker_logs **out);
 void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
 
-/* Before a worker is started: the descriptors for its output, the caller closes them; false: there are none (-1).
- * Afterwards: its pid, or 0 if it was not started. */
+/* Call worker_logs_create before a worker is started: it returns descriptors for the output, which the caller closes,
+ * or false and -1. Call worker_logs_started afterwards, with the pid, or with 0 if the worker was not started. */
 bool worker_logs_create(worker_logs *logs, int fds[STD_STREAMS]);
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
 void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* a worker that has created its files itself */
 void worker_logs_label(worker_logs *logs, int pid, const char *label);
-void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
+void worker_logs_ended(worker_logs *logs, int pid); /* passes on the last lines before returning */
 
-/* Passes on all output so far before returning, also a line that has not ended. */
+/* Passes on all output so far before returning, including an unfinished line. */
 void worker_logs_drain(worker_logs *logs);
-/* "last line but one | last line" of its stderr, or of its stdout if stderr is empty; "": no output. */
+/* Last lines of the worker's stderr, or of its stdout if stderr is empty: "last line but one | last line"; "": no
+ * output. */
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

@@ -1,4 +1,5 @@
-/* worker_log_test.c — files of workers, as the node sees them. The workers are this process, which writes to them. */
+/* worker_log_test.c — output files of workers, as the node reads them; the test process writes to them as the
+ * workers. */
 #include "runtime/node/worker_log.h"
 
 #include <setjmp.h>
@@ -78,7 +79,7 @@ static void start_both(fixture *fixture, int pid, int fds[STD_STREAMS]) {
     worker_logs_started(fixture->logs, 3, pid);
 }
 
-/* One that says nothing but what it prints: the descriptor of its output. */
+/* Starts a worker that writes to stdout only; returns the descriptor of its stdout. */
 static int start(fixture *fixture, int pid) {
     int fds[STD_STREAMS];
     start_both(fixture, pid, fds);
@@ -115,7 +116,7 @@ static void a_worker_says_what_it_is_called(void **state) {
     await(fixture, 3);
     assert_string_equal(fixture->lines[0], "3 Counter 4711: before");
     assert_string_equal(fixture->lines[1], "3 Counter(7) 4711: after");
-    assert_string_equal(fixture->lines[2], "3 Counter(7) 4711: " WORKER_LOG_NAME); /* no name */
+    assert_string_equal(fixture->lines[2], "3 Counter(7) 4711: " WORKER_LOG_NAME); /* empty label */
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
     remove_file(fixture, "4711.out.log");
@@ -145,7 +146,7 @@ static void std_streams_stay_apart(void **state) {
     remove_file(fixture, "4711.err.log");
 }
 
-/* One outlet that grows takes nothing from the other. */
+/* Rotation of one stream's file does not affect the other's. */
 static void each_std_stream_has_its_own_limit(void **state) {
     fixture *fixture = *state;
     char line[1000];
@@ -167,7 +168,7 @@ static void each_std_stream_has_its_own_limit(void **state) {
     close(fds[STD_STREAM_ERR]);
     worker_logs_ended(fixture->logs, 4711);
     remove_file(fixture, "4711.out.log");
-    remove_file(fixture, "4711.err.log"); /* it had something */
+    remove_file(fixture, "4711.err.log"); /* not removed, since it was rotated */
     remove_file(fixture, "4711.err.log.1");
 }
 
@@ -191,14 +192,14 @@ static void silence_leaves_nothing(void **state) {
     fixture *fixture = *state;
     close(start(fixture, 4711));
     worker_logs_ended(fixture->logs, 4711);
-    worker_logs_ended(fixture->logs, 4711); /* of nobody any more */
+    worker_logs_ended(fixture->logs, 4711); /* no effect the second time */
     assert_int_equal(size_of(fixture, "4711.out.log"), -1);
     assert_int_equal(size_of(fixture, "4711.err.log"), -1);
     int fds[STD_STREAMS];
-    start_both(fixture, 0, fds); /* it could not be started */
+    start_both(fixture, 0, fds); /* the start failed */
     close(fds[STD_STREAM_OUT]);
     close(fds[STD_STREAM_ERR]);
-    close(start(fixture, 4712)); /* the end of the run finds it */
+    close(start(fixture, 4712)); /* ended by worker_logs_close */
 }
 
 static void a_file_has_a_limit(void **state) {
@@ -235,7 +236,7 @@ static void the_nodes_own_log_has_a_limit(void **state) {
         event_loop_run_once(fixture->loop, 10 * 1000);
     assert_int_equal(size_of(fixture, WORKER_LOG_OWN), 0);
     assert_true(size_of(fixture, WORKER_LOG_OWN ".1") > WORKER_LOG_BYTES_MAX);
-    assert_int_equal(fixture->count, 0); /* it is nobody's output */
+    assert_int_equal(fixture->count, 0); /* the node's own file is not passed on */
     remove_file(fixture, WORKER_LOG_OWN);
     remove_file(fixture, WORKER_LOG_OWN ".1");
 }
@@ -272,7 +273,7 @@ static void the_last_lines_can_be_quoted(void **state) {
     assert_string_equal(text, "two | three with a  [1mtab | four");
     worker_logs_last(fixture->logs, 4711, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
-    say(fds[STD_STREAM_ERR], "why\n"); /* a complaint says more */
+    say(fds[STD_STREAM_ERR], "why\n"); /* stderr is preferred */
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
     assert_string_equal(text, "why");
     say(fds[STD_STREAM_ERR],
@@ -286,7 +287,7 @@ static void the_last_lines_can_be_quoted(void **state) {
     close(fds[STD_STREAM_ERR]);
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
-    worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also when it is gone */
+    worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also after the worker has ended */
     assert_true(strncmp(text, "Fatal", 5) == 0);
     remove_file(fixture, "4711.err.log");
     remove_file(fixture, "4711.out.log");

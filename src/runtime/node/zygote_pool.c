@@ -21,18 +21,18 @@ typedef struct zygote {
     zygote_pool *pool;
     uint32_t program;
     const launch_spec *spec; /* borrowed; NULL: dropped */
-    pid_t pid;               /* 0: it has ended, or there is none */
-    int socket_fd;           /* -1: it has ended, or there is none */
+    pid_t pid;               /* 0: ended, or not started */
+    int socket_fd;           /* -1: ended, or not started */
     event_loop_watch *watch;
     bool ready, cold;
-    bool failing;    /* the host is being called: not freed meanwhile */
-    bool stood;      /* this process of it was ready */
-    uint32_t barren; /* processes in a row that made nothing */
-    uint32_t made;   /* by this process of it */
-    uint32_t wanted; /* not asked for yet */
+    bool failing;    /* the host is being called: must not be freed */
+    bool stood;      /* this process has sent READY */
+    uint32_t barren; /* successive processes that forked nothing */
+    uint32_t made;   /* workers forked by this process */
+    uint32_t wanted; /* requests not sent yet */
     uint32_t last;   /* number of the last request */
-    map under_way;   /* numbers that were asked for */
-    char why[400];   /* it ended */
+    map under_way;   /* numbers of requests in flight */
+    char why[400];   /* why the last process ended */
 } zygote;
 
 struct zygote_pool {
@@ -40,10 +40,10 @@ struct zygote_pool {
     const zygote_pool_host *host;
     void *context;
     map zygotes; /* of zygote, owned, by program */
-    map by_pid;  /* the same, while they have a process */
+    map by_pid;  /* the same zygotes while they have a process */
 };
 
-/* ---- Asking. */
+/* ---- Requests. */
 
 static void ask(zygote *zygote) {
     while (zygote->ready && zygote->wanted > 0 && zygote->under_way.count < UNDER_WAY_MAX) {
@@ -69,7 +69,7 @@ static void fail_all(zygote *zygote, const char *why) {
     zygote->failing = false;
 }
 
-/* ---- Its process. */
+/* ---- Process of a zygote. */
 
 static void hear(void *context);
 
@@ -119,13 +119,13 @@ static void over(zygote *zygote) {
     zygote->barren = zygote->made > 0 ? 0 : zygote->barren + 1;
     if (zygote->spec != NULL && zygote->stood && zygote->barren < BARREN_MAX) {
         zygote->wanted = take_all_wanted(zygote);
-        if (zygote->wanted == 0) return; /* started again by the next request */
+        if (zygote->wanted == 0) return; /* the next request starts another */
         log_warn("%s; starting another", zygote->why);
         if (start(zygote) == MR_OK) return;
         snprintf(zygote->why, sizeof zygote->why, "%s", mr_last_error());
     }
     char why[sizeof zygote->why];
-    memcpy(why, zygote->why, sizeof why); /* the host may start another zygote in the call */
+    memcpy(why, zygote->why, sizeof why); /* the host may start another zygote during the call */
     fail_all(zygote, why);
     if (zygote->spec == NULL && zygote->pid == 0 && zygote->socket_fd < 0) zygote_free(zygote);
 }
@@ -141,7 +141,7 @@ void zygote_pool_ended(zygote_pool *pool, pid_t pid, const char *why) {
     if (zygote->socket_fd < 0) over(zygote);
 }
 
-/* ---- What it says. */
+/* ---- Packets from zygotes. */
 
 static void no_longer(zygote *zygote) {
     hang_up(zygote);
@@ -149,7 +149,7 @@ static void no_longer(zygote *zygote) {
     if (zygote->pid == 0)
         over(zygote);
     else
-        zygote->pool->host->kill(zygote->pool->context, zygote->pid); /* deaf, but not dead */
+        zygote->pool->host->kill(zygote->pool->context, zygote->pid); /* still runs, but has no socket */
 }
 
 static void refused(zygote *zygote, int value) {
@@ -173,7 +173,7 @@ static void heard(zygote *zygote, const zygote_report *report) {
         ask(zygote);
         break;
     case ZYGOTE_MADE:
-        if (map_remove(&zygote->under_way, report->number) == NULL) break; /* the other one has said it */
+        if (map_remove(&zygote->under_way, report->number) == NULL) break; /* zygote and copy both report */
         zygote->made++;
         pool->host->made(pool->context, zygote->program, report->value);
         ask(zygote);
@@ -190,7 +190,8 @@ static bool listen_to(zygote *zygote) {
     for (;;) {
         zygote_report report;
         ssize_t got = recv(zygote->socket_fd, &report, sizeof report, MSG_DONTWAIT);
-        /* ECONNRESET comes once, when the zygote ended with unread requests: its earlier packets are still readable. */
+        /* recv returns ECONNRESET once if the zygote ended with unread requests; its earlier packets are still
+         * readable. */
         if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
         if (got < 0 && errno == EAGAIN) return true;
         if (got != (ssize_t)sizeof report) return false;
@@ -203,7 +204,7 @@ static void hear(void *context) {
     if (!listen_to(zygote)) no_longer(zygote);
 }
 
-/* That one says no more is left to the loop. */
+/* A closed socket is left to the event loop. */
 void zygote_pool_settle(zygote_pool *pool) {
     map_for_each (slot, &pool->zygotes) {
         zygote *zygote = slot.value;
@@ -211,7 +212,7 @@ void zygote_pool_settle(zygote_pool *pool) {
     }
 }
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 zygote_pool *zygote_pool_create(event_loop *loop, const zygote_pool_host *host, void *context) {
     return XNEW(struct zygote_pool, .loop = loop, .host = host, .context = context);

@@ -23,20 +23,20 @@ typedef struct zygote_pool zygote_pool;
 
 typedef struct zygote_pool_host { /* operations of the node; all are called with the context */
     mr_status (*start)(void *context, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid);
-    void (*kill)(void *context, pid_t pid);                           /* a zygote; zygote_pool_ended follows */
-    void (*made)(void *context, uint32_t program, pid_t pid);         /* a worker, a child of this process */
-    void (*afresh)(void *context, uint32_t program);                  /* a worker that must be started afresh */
-    void (*failed)(void *context, uint32_t program, const char *why); /* a worker that cannot be started */
+    void (*kill)(void *context, pid_t pid);                   /* a zygote; zygote_pool_ended follows */
+    void (*made)(void *context, uint32_t program, pid_t pid); /* a worker was forked, as a child of this process */
+    void (*afresh)(void *context, uint32_t program);          /* a worker must be started without a zygote */
+    void (*failed)(void *context, uint32_t program, const char *why); /* a worker cannot be started */
 } zygote_pool_host;
 
 zygote_pool *zygote_pool_create(event_loop *loop, const zygote_pool_host *host, void *context);
-/* zygotes end like all children of the node; NULL is a no-op */
+/* the node ends zygotes like all its children; NULL is a no-op */
 void zygote_pool_destroy(zygote_pool *pool);
 
-/* A worker of that program, soon: made, afresh or failed follows, once, also after zygote_pool_drop. */
+/* Requests a worker of that program: made, afresh or failed follows once, also after zygote_pool_drop. */
 MR_MUST mr_status zygote_pool_ask(zygote_pool *pool, uint32_t program, const launch_spec *spec);
-bool zygote_pool_is_cold(zygote_pool *pool, uint32_t program);         /* no zygote: start its workers afresh */
-void zygote_pool_drop(zygote_pool *pool, uint32_t program);            /* no more requests follow; its zygote ends */
-void zygote_pool_settle(zygote_pool *pool);                            /* reports all finished forks before returning */
-bool zygote_pool_has(zygote_pool *pool, pid_t pid);                    /* the pid is a zygote */
+bool zygote_pool_is_cold(zygote_pool *pool, uint32_t program); /* it cannot fork: start workers afresh */
+void zygote_pool_drop(zygote_pool *pool, uint32_t program);    /* no more requests follow; the program's zygote ends */
+void zygote_pool_settle(zygote_pool *pool);                    /* reports all finished forks before returning */
+bool zygote_pool_has(zygote_pool *pool, pid_t pid);            /* the pid is a zygote */
 void zygote_pool_ended(zygote_pool *pool, pid_t pid, const char *why); /* a zygote has ended: "was killed by …" */

@@ -1,4 +1,4 @@
-/* zygote_pool_test.c — the node's end of zygotes: the test is every zygote, speaks for it, and says when it ended. */
+/* zygote_pool_test.c — the node's side of zygotes; the test sends each zygote's packets and reports its end. */
 #include "runtime/node/zygote_pool.h"
 
 #include <setjmp.h>
@@ -20,13 +20,13 @@ typedef struct fixture {
     event_loop *loop;
     zygote_pool *pool;
     launch_spec spec;
-    int socket_fd; /* of the zygote that was started last */
-    int started;   /* zygotes */
-    pid_t killed;  /* the last one */
+    int socket_fd; /* of the zygote started last */
+    int started;   /* zygotes started */
+    pid_t killed;  /* the zygote killed last */
     int made, afresh, failed;
     pid_t last_made;
     char why[400];
-    bool cannot_start, drops; /* when it is told of a failure */
+    bool cannot_start, drops; /* drops: the host drops the program in `failed` */
 } fixture;
 
 static mr_status on_start(void *context, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
@@ -85,7 +85,7 @@ static void say(fixture *fixture, zygote_kind kind, uint32_t number, int value) 
     assert_int_equal(send(fixture->socket_fd, &report, sizeof report, 0), sizeof report);
 }
 
-/* The requests that wait at the zygote. */
+/* Receives the requests that wait at the zygote; returns their count. */
 static int requests(fixture *fixture, uint32_t *last) {
     zygote_request request;
     int count = 0;
@@ -124,14 +124,14 @@ static void a_worker_that_is_reported_twice_is_one(void **state) {
     ask(&fixture, 2);
     say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
-    say(&fixture, ZYGOTE_MADE, 2, 52); /* by the second copy, which was quicker */
+    say(&fixture, ZYGOTE_MADE, 2, 52); /* the second copy is faster than the first */
     say(&fixture, ZYGOTE_MADE, 1, 51);
     zygote_pool_settle(fixture.pool);
     assert_int_equal(fixture.made, 2);
     assert_int_equal(fixture.last_made, 51);
     say(&fixture, ZYGOTE_MADE, 1, 51);
     say(&fixture, ZYGOTE_MADE, 2, 52);
-    say(&fixture, ZYGOTE_MADE, 3, 53); /* nobody has asked for that one */
+    say(&fixture, ZYGOTE_MADE, 3, 53); /* never requested */
     turn(&fixture);
     assert_int_equal(fixture.made, 2);
     end(&fixture);
@@ -161,7 +161,7 @@ static void one_that_ends_before_it_is_ready_fails_with_the_reason(void **state)
     zygote_ends(&fixture, "ended with exit code 3");
     assert_int_equal(fixture.failed, 3);
     assert_string_equal(fixture.why, "the zygote of workers ended with exit code 3");
-    ask(&fixture, 1); /* one more try */
+    ask(&fixture, 1); /* starts another zygote */
     assert_int_equal(fixture.started, 2);
     end(&fixture);
 }
@@ -206,7 +206,7 @@ static void a_copy_may_outlive_its_zygote_and_say_so(void **state) {
     ask(&fixture, 1);
     say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
-    zygote_pool_ended(fixture.pool, FIRST_PID, "was killed"); /* its socket is still open, in the copy */
+    zygote_pool_ended(fixture.pool, FIRST_PID, "was killed"); /* the copy still has the socket open */
     assert_int_equal(fixture.failed, 0);
     say(&fixture, ZYGOTE_MADE, 1, 51);
     close(fixture.socket_fd);
@@ -246,7 +246,7 @@ static void one_that_is_dropped_still_answers(void **state) {
     zygote_ends(&fixture, "was killed");
     assert_int_equal(fixture.failed, 2);
     assert_false(zygote_pool_has(fixture.pool, FIRST_PID));
-    zygote_pool_drop(fixture.pool, PROGRAM); /* it is forgotten already */
+    zygote_pool_drop(fixture.pool, PROGRAM); /* dropped already: no effect */
     end(&fixture);
 }
 

@@ -30,26 +30,26 @@ typedef struct stream_reader stream_reader;
 
 typedef struct stream_readers {
     struct core_worker *worker;
-    map by_serial; /* of the whole; owned */
+    map by_serial; /* serial of the whole → stream; owned */
 } stream_readers;
 
 void stream_readers_init(stream_readers *readers, struct core_worker *worker);
-void stream_readers_fini(stream_readers *readers); /* after the end of all calls */
-void stream_readers_feed(stream_readers *readers); /* a link has room again */
+void stream_readers_fini(stream_readers *readers); /* called after the end of all calls */
+void stream_readers_feed(stream_readers *readers); /* called when a link has room */
 
 /* Makes the object a stream, before its request is sent. At most `ahead` results wait. MR_NOMEM. */
 MR_MUST mr_status stream_reader_open(stream_readers *readers, object *whole, uint32_t ahead);
 void stream_reader_abandon(stream_readers *readers, object *whole);
 stream_reader *stream_reader_find(const stream_readers *readers, const object *whole); /* NULL: not a stream */
 
-void stream_reader_sent(invocation *invocation, link_id link); /* its request was sent */
-void stream_reader_unsent(const invocation *invocation);       /* its worker gave it back unbegun */
-bool stream_reader_began(const invocation *invocation);        /* a result has arrived: no retry */
+void stream_reader_sent(invocation *invocation, link_id link); /* called when the request was sent */
+void stream_reader_unsent(const invocation *invocation); /* called when the worker gave the request back unbegun */
+bool stream_reader_began(const invocation *invocation);  /* whether a result has arrived: then there is no retry */
 
 /* The next result; borrowed until stream_reader_take. The object is pending until the result arrives, and fails with
  * MR_END after the last one. MR_NOMEM. */
 MR_MUST mr_status stream_reader_head(stream_reader *stream, object **out);
 /* the same; the program may use the object until it is taken */
 MR_MUST mr_status stream_reader_peek(stream_reader *stream, object **out);
-/* hands the head out: a reference of the program */
+/* removes the head, and returns it with a reference for the program */
 object *stream_reader_take(stream_reader *stream);

@@ -50,8 +50,8 @@ typedef struct actor_birth { /* waiter for the node's response; valid until `tol
  * (actor_handle_unname). */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* As invocation_init; sets plan->straight itself. `retries`: how often the call is sent again if it is lost with the
- * actor's process; < 0: the number given when the actor was created. */
+/* Submits a call. As invocation_init; sets plan->straight itself. `retries`: how often a call that is lost with the
+ * actor's process is sent again; < 0: the number given when the actor was created. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, invocation_plan *plan, int retries);
 /* Fast path of a call: the actor is READY, no call waits before this one, the worker knows the name, one value is
  * returned, the arguments are few and small, and the call is never sent again. The message is sent before the record is

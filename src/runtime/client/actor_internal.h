@@ -31,7 +31,7 @@ typedef struct actor {
     bool feeding;          /* actor_feed runs: it sends calls that become ready meanwhile, without recursion */
     uint64_t calls;        /* number of calls made so far */
     uint32_t open;         /* calls that have not ended */
-    uint32_t call_retries; /* for calls submitted without a number of retries */
+    uint32_t call_retries; /* default for calls submitted without a number of retries */
     failure *dead;
 } actor;
 

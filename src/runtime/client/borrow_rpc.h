@@ -39,8 +39,8 @@ void borrow_rpc_closed(borrow_rpc *rpc, link_id link);
 void borrow_rpc_feed(borrow_rpc *rpc);            /* called when a ring has room, and at every tick */
 bool borrow_rpc_is_needed(const borrow_rpc *rpc); /* other processes borrow or fetch objects of this one */
 
-/* Asks the owner to cancel the task or call that makes the object, as `how` says, as soon as the link to the owner is
- * open; the effect shows only in the outcome. MR_OBJECT_LOST: the owner is gone. */
+/* Asks the owner to cancel the task or call that makes the object, in the way `how`, as soon as the link to the owner
+ * is open; the effect shows only in the outcome. MR_OBJECT_LOST: the owner is gone. */
 MR_MUST mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how);
 
 /* Called after the last keep: sends the gate's messages. True: the gate is open already, and its `open` is not

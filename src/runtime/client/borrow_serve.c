@@ -7,7 +7,7 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
-typedef struct asker { /* a fetch of an own object by another process */
+typedef struct asker { /* fetch of an object of this process by another process */
     object_waiter waiter;
     list place;
     borrow_rpc *rpc;

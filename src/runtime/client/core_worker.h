@@ -141,7 +141,7 @@ static inline attachment_packer core_worker_packer(core_worker *worker) {
 }
 static inline void core_worker_stir(core_worker *worker) { worker->host->stirred(worker->host->context); }
 
-/* As peer_links_use; fails with the cause when the core worker is over. */
+/* Uses a link as peer_links_use; fails with the cause when the core worker is over. */
 MR_MUST mr_status core_worker_use(core_worker *worker, uint64_t process, peer_link_user *user, peer_link **out);
 
 /* Sends a request to the node, after earlier messages. MR_BUSY: retry later. Fails with the cause when over. */

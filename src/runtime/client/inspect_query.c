@@ -44,7 +44,7 @@ typedef struct rows {
     report_list list;
     uint64_t bytes;
     int64_t now_us;
-    map arguments; /* object → it is an argument of a task or call */
+    map arguments; /* set of the objects that are arguments of a task or call */
 } rows;
 
 static mr_arg id_of(rows *rows, char letter, mr_ref ref) {

@@ -42,7 +42,7 @@ typedef struct inspect_query_question {
 void inspect_query_encode(const inspect_query_question *question, uint8_t out[INSPECT_QUERY_FIELDS_SIZE]);
 MR_MUST mr_status inspect_query_decode(span fields, inspect_query_question *out); /* MR_INVALID */
 
-/* In a process: answers CLIENT_LOOK, at once or, if the host has a description (core_worker_host), with
+/* Answers CLIENT_LOOK, in the queried process: at once or, if the host has a description (core_worker_host), with
  * inspect_query_tell. */
 struct core_worker;
 void inspect_query_answer(struct core_worker *worker, const rpc_call_request *request);

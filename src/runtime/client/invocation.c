@@ -241,7 +241,8 @@ void invocations_start(list *group) {
     }
 }
 
-/* From the last to the first: dependent invocations end before their inputs, so none fails because of an input. */
+/* Cancels from the last to the first: dependent invocations end before their inputs, so none fails because of an
+ * input. */
 void invocations_drop(list *group) {
     while (!list_empty(group)) {
         invocation *invocation = container_of(group->prev, struct invocation, group);

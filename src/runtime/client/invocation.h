@@ -18,7 +18,7 @@ typedef struct invocation invocation;
 struct invocation {
     slab_place slot;
     wire_call call;
-    list place;                 /* in a list of its owner */
+    list place;                 /* place in a list of its owner */
     struct core_worker *worker; /* NULL: the record is not in use */
     interned_name *name;        /* a reference */
     arguments arguments;
@@ -100,8 +100,8 @@ void invocations_cancel_children(const slab *slab, uint64_t parent);
 void invocations_start(list *group);
 void invocations_drop(list *group);
 
-/* The failure of an invocation that was lost with its link: if the core worker is over, that is the cause; else the
- * given one, a reference to which is taken over. */
+/* Returns the failure of an invocation that was lost with its link. The cause is the core worker's failure if that is
+ * over, else `cause`, a reference to which is taken over. */
 failure *invocation_lost(const invocation *invocation, mr_status code, const char *message, failure *cause);
 /* In `done` of an answered call: the worker knows the name from now on. */
 static inline void invocation_learn(const invocation *invocation, peer_link *link) {

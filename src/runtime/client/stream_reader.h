@@ -1,21 +1,21 @@
 /* stream_reader.h — stream of results of a generator body, one by one: the caller's side.
  *
  *   caller                                worker (stream_writer.h)
- *   the request, flagged ──────────────►  runs
+ *   request with WIRE_STREAM ──────────►  runs
  *   WORKER_NEXT, a few at a time ──────►  queued
  *                        ◄──────────────  answered by mr_yield, in order, each with one value
- *   one was taken: one more WORKER_NEXT
- *                        ◄──────────────  the answer to the request: the end
+ *   after each taken result: one more WORKER_NEXT
+ *                        ◄──────────────  answer to the request: the end of the stream
  *
  * A *pull* is one WORKER_NEXT and the object that it fulfils; pulls that the program has not taken are queued in the
- * order of their requests. So no more results wait than were requested, and a value travels as any answer does: in the
+ * order of their requests. So no more results wait than were requested, and a value is sent as in any answer: in the
  * message or by its name.
  *
  *   pull:  idle ── the request was sent ──► asked ── answered ──► its object is READY
- *           ▲                                 ├── lost with its link: the request is tried again, or has failed
- *           │                                 └── the worker gave the request back: another one is asked
+ *           ▲                                 ├── lost with the link: the request is retried, or has failed
+ *           │                                 └── the worker gave the request back: another worker gets both
  *           └─────────────────────────────────┘
- *          the request has ended: the first that is pending fails with its failure, all others with MR_END
+ *          the request has ended: the first pending pull fails with the request's failure, all others with MR_END
  *
  * The request's own result (the *whole*) represents the stream, and holds it: when the program has released its last
  * reference to the whole, the stream is abandoned, and the request cancelled. Pure over the core worker's RPCs. With

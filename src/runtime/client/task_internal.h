@@ -18,7 +18,7 @@ enum {
 typedef struct scheduling_class {
     list place;
     tasks *tasks;
-    uint64_t hash;                 /* of `need` */
+    uint64_t hash;                 /* hash of `need` */
     struct scheduling_class *same; /* next class with this hash; NULL: none */
     size_t open;                   /* tasks of this class */
     resources need;

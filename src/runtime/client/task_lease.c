@@ -55,8 +55,8 @@ static void refuse(scheduling_class *class, failure *refused) {
 static void lease_opened(peer_link_user *user) { scheduling_class_feed(container_of(user, lease, user)->class); }
 
 /* The link to a worker has closed, and the calls on it have ended. If only the link broke, the worker must end: it may
- * still run tasks that are retried elsewhere. A worker that is alive but cannot be reached is given back, and tasks are
- * refused: the next worker could not be reached either. */
+ * still run tasks that are retried elsewhere. A worker that is alive but cannot be reached is given back, and queued
+ * tasks fail: the next worker could not be reached either. */
 static void lease_closed(peer_link_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     scheduling_class *class = lease->class;

@@ -15,10 +15,10 @@ typedef struct task_snapshot { /* all borrowed */
     const invocation *invocation;
     task_snapshot_state state;
     uint64_t process;        /* worker it was sent to; 0: not sent */
-    const resources *need;   /* of a task */
-    int retries;             /* of a task: retries left */
-    mr_actor actor;          /* of a call */
-    const char *actor_state; /* of a call: state of its actor */
+    const resources *need;   /* needs of a task */
+    int retries;             /* retries left of a task */
+    mr_actor actor;          /* actor of a call */
+    const char *actor_state; /* state of a call's actor */
 } task_snapshot;
 
 typedef bool task_snapshot_fn(void *context, const task_snapshot *snapshot); /* false: stop */

@@ -65,7 +65,7 @@ struct mr_context {
     mr_print_fn *print; /* shows worker output; NULL: written by this library */
     void *print_user;
 
-    progress_thread progress; /* from CONTEXT_OPEN to CONTEXT_STOPPING */
+    progress_thread progress; /* runs from CONTEXT_OPEN to CONTEXT_STOPPING */
 
     char address[SESSION_DIR_MAX + 8]; /* address of the node */
     int lifeline_fd;                   /* lifeline of a private node, which ends when this is closed; -1: none */
@@ -121,7 +121,7 @@ MR_MUST mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t ti
 /* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long releases its
  * resources meanwhile, so that the awaited task can run. */
 MR_MUST mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
-/* Likewise waits until an object, which the caller holds, is ready (future_api.c). */
+/* Waits likewise until an object, which the caller holds, is ready (future_api.c). */
 MR_MUST mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us);
 /* Locked: waits as context_wait in a queue of threads; context_wake ends the wait of its first thread or of all. */
 MR_MUST mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us);

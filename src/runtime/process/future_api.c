@@ -68,7 +68,7 @@ static void view_release(value_doc *doc) {
     view *view = container_of(doc, struct view, doc);
     mr_context *mr = view->mr;
     value_close(doc);
-    if (!context_is_ours(mr)) return; /* the parent process releases it */
+    if (!context_is_ours(mr)) return; /* the parent process releases the view */
     context_lock(mr);
     if (view->object->owner != NULL) attachment_hide(view->object->owner, view->object->index);
     object_drop(&mr->worker.objects, view->object);
@@ -97,7 +97,7 @@ static mr_status open_shown(mr_context *mr, object *object, const value_pack_ent
 static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     if (object->value.kind == VALUE_PACK_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
     value_pack_entry entry = object->value;
-    /* from the store if it is stored there; hidden again by the view's release */
+    /* the value may be in the store; view_release hides it again */
     if (object->owner != NULL) MR_TRY(attachment_show(object->owner, object->index, true, &entry));
     mr_status status = open_shown(mr, object, &entry, out);
     if (status != MR_OK && object->owner != NULL) attachment_hide(object->owner, object->index);

@@ -8,8 +8,8 @@
  *   last use released ──► NODE_ACTOR_DROP
  *
  * The sender of a message keeps the handles inside it until the answer, or until the result was reported as taken; a
- * receiver that keeps a handle longer tells the node before that. This is the protocol of borrow.h with the node as the
- * owner of all actors.
+ * receiver that keeps a handle longer reports it to the node before that. This is the protocol of borrow.h with the
+ * node as the owner of all actors.
  *
  * Handles may be copied freely within a process: calling an actor needs none. Pure: the host sends messages. */
 #pragma once

@@ -2,8 +2,8 @@
  * futures to which its values refer.
  *
  * A value of at least STORE_PROVIDER_VALUE_MIN bytes is written straight into an object of the store
- * (store_provider.h), as a value pack of one value; the value pack that it is an argument or a result in has a STORED
- * entry that names the object:
+ * (store_provider.h), as a value pack of one value; the value pack of the arguments or results has a STORED entry that
+ * names the object:
  *
  *   offset  size  name
  *   0       32    object_ref
@@ -14,10 +14,11 @@
  * received value pack holds none until attachment_receive has taken them; until then they belong to the message and its
  * sender.
  *
- * A reference inside a value (in a list, say) stays one: the value pack holds the object (object.h) that it names. When
- * the value pack goes to another process it is *dressed*: behind its values there are hidden entries, a table of the
- * references and the values of those that are ready and small, or have a name. An included value may refer to further
- * objects, which then have rows and included values, too, up to the bound in attachment_table.c:
+ * A reference inside a value, such as in a list, is not replaced: the value pack holds the object (object.h) that the
+ * reference names. When the value pack is sent to another process it is *dressed*: behind its values there are hidden
+ * entries, a table of the references and the values of those that are ready and small, or have a name. An included
+ * value may refer to further objects, which then have rows and included values, too, up to the bound in
+ * attachment_table.c:
  *
  *   offset   size  table, for each reference
  *   0        16    owner and serial
@@ -37,7 +38,7 @@
 #include "runtime/refs/store_provider.h"
 
 typedef struct attachment_ref { /* a reference or an actor handle inside a value */
-    uint32_t index;             /* of the value */
+    uint32_t index;             /* index of the value */
     bool is_actor;
     union {
         object *object;       /* held, and counted as contained */
@@ -56,7 +57,7 @@ typedef struct attachment {
     uint32_t ref_count;
     uint32_t count;
     struct attachment_item { /* sorted by index */
-        uint32_t index;      /* of the value in the value pack */
+        uint32_t index;      /* index of the value in the value pack */
         stored_object *object;
     } items[];
 } attachment;
@@ -74,8 +75,8 @@ typedef struct attachment_packer {
 
 bool attachment_is_large(const mr_arg *arg); /* whether the value is to be stored as an object */
 
-/* As value_pack_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference that this process
- * does not have. */
+/* Packs the items. As value_pack_create; MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference
+ * that this process does not have. */
 MR_MUST mr_status attachment_pack(const attachment_packer *packer, value_pack_item *items, size_t count,
                                   value_pack **out);
 
@@ -87,7 +88,7 @@ value_pack *attachment_store(objects *objects, const object *object);
  * and copies nothing large. */
 MR_MUST mr_status attachment_repack(objects *objects, const value_pack_item *items, size_t count, value_pack **out);
 value_pack_item attachment_item_of(const value_pack *from, uint32_t index);
-value_pack_item attachment_item_of_object(const object *object); /* of a READY object */
+value_pack_item attachment_item_of_object(const object *object); /* `object` is READY */
 bool attachment_refers(const value_pack *pack, uint32_t index);  /* whether the value contains references or handles */
 
 /* Returns the form of a value pack for messages: itself, with a reference, or a copy with hidden entries. The caller
@@ -100,7 +101,7 @@ MR_MUST mr_status attachment_dress(value_pack *pack, struct value_pack **out);
 typedef struct attachment_need {
     enum { ATTACHMENT_NEEDS_OBJECT, ATTACHMENT_NEEDS_FUTURE, ATTACHMENT_NEEDS_ACTOR } what;
     object_ref object;
-    mr_ref ref; /* or the words of an actor */
+    mr_ref ref; /* for an actor: the words of its id */
 } attachment_need;
 typedef mr_status attachment_need_fn(void *context, const attachment_need *need);
 MR_MUST mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context);
@@ -120,7 +121,7 @@ uint64_t attachment_bytes(const value_pack *pack, uint32_t index); /* size of th
 
 typedef struct attachment_found { /* references and handles inside arguments */
     struct {
-        mr_ref ref; /* or the words of an actor */
+        mr_ref ref; /* for an actor: the words of its id */
         uint32_t index;
         bool is_actor;
     } * items; /* owned */

@@ -75,7 +75,7 @@ static mr_status add_value(dressing *dressing, object *object, uint32_t *place) 
     *place = 0;
     if (attachment_needs_provider(object)) object->stored = attachment_store(dressing->objects, object);
     if (attachment_needs_provider(object))
-        return MR_OK; /* no room in the store: receivers fetch it from this process */
+        return MR_OK; /* no room in the store: receivers fetch the value from this process */
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
     if (entry.kind == VALUE_PACK_STORED) show_name(object);
     return add_item(dressing, entry, place);
@@ -289,7 +289,7 @@ static void meet(undressing *undressing, size_t at) {
     }
     object *object = object_meet(undressing->objects, row->ref);
     if (object == NULL && row->place > 0) object = object_meet_again(undressing->objects, row->ref);
-    if (object == NULL) return; /* an own object that is gone: a dangling reference */
+    if (object == NULL) return; /* an object of this process that is gone: a dangling reference */
     attachment_add_ref(holder, index, object);
     undressing->met[at] = object;
 }

@@ -78,7 +78,7 @@ void borrow_owner_gone(borrow *borrow, uint64_t process) {
 
 void borrow_keep(borrow *borrow, borrowed_ref *ref, borrow_gate *gate) {
     if (ref->state == BORROWED_REF_HELD || ref->state == BORROWED_REF_LOST) return;
-    ref->state = BORROWED_REF_ASKED; /* an ASKED reference is asked for again: this gate needs its own answer */
+    ref->state = BORROWED_REF_ASKED; /* also if ASKED already: this gate needs its own answer */
     say(borrow, ref->owner, BORROW, ref->serial, gate);
 }
 

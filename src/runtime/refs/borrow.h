@@ -24,7 +24,7 @@
  *  2 A gate opens once, when each BORROW that went through it has been answered or its owner is gone.
  *  3 An object of this process is held once for each borrower that has it in its set.
  *
- * Pure: messages go out through borrow_ops and come in as calls of the functions below. No clock, no threads. */
+ * Pure: messages are sent through borrow_ops, and received as calls of the functions below. No clock, no threads. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

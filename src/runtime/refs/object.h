@@ -38,10 +38,10 @@ typedef struct object {
     bool seen;       /* the program has read the outcome, or its failure needs no log */
     bool printed;    /* the failure was logged, since it was not read */
     bool foreign;    /* borrowed from another process; see `borrowed_ref` */
-    bool fetching;   /* its owner was asked for the outcome */
-    bool streams;    /* it is the whole of a stream (stream_reader.h) */
-    uint32_t names;  /* references that the program has */
-    uint32_t inside; /* value packs whose values refer to it */
+    bool fetching;   /* a fetch of the outcome is pending */
+    bool streams;    /* the object is the whole of a stream (stream_reader.h) */
+    uint32_t names;  /* number of references that the program has */
+    uint32_t inside; /* number of value packs whose values refer to the object */
     borrowed_ref borrowed_ref;
     value_pack_entry value;
     value_pack *owner; /* memory of the value; NULL: in `small` */
@@ -110,7 +110,7 @@ object *object_meet(objects *objects, mr_ref ref);
 /* For an object of this process that is gone, and whose value was received with the reference: it is treated as
  * borrowed. */
 object *object_meet_again(objects *objects, mr_ref ref);
-/* As object_known. */
+/* Finds a borrowed object by the words of its reference; NULL: unknown. */
 __attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
 static inline void object_enclose(object *object) { /* holds the object for a value pack that refers to it */
     object->inside++;

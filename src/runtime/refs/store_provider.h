@@ -2,7 +2,7 @@
  * the process a hold table, else absent; and the stored objects that the process uses.
  *
  *  store_provider_join ──► hold table requested ──► open ──► store_provider_close
- *                        └── refused, or the node is gone: none; values then travel through the rings
+ *                        └── refused, or the node is gone: no store; values are sent through the rings
  *
  *  store_provider_make ──► room ── bytes written, store_provider_seal ──► held ── store_provider_show ──► shown
  *                           └── store_provider_abort                       ▲ ▲ │                            │
@@ -23,7 +23,7 @@
 #include "store/store_rpc_client.h"
 
 enum {
-    STORE_PROVIDER_VALUE_MIN = 64 * 1024,          /* smaller values travel inside messages */
+    STORE_PROVIDER_VALUE_MIN = 64 * 1024,          /* smaller values are sent inside messages */
     STORE_PROVIDER_PATIENCE_US = 10 * 1000 * 1000, /* limit of a wait for the store */
 };
 

@@ -56,7 +56,7 @@ bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack) {
 }
 
 mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out) {
-    uint32_t at = spares->count; /* the newest first: it may be in the cache */
+    uint32_t at = spares->count; /* the newest first, which may be in the cache */
     while (at > 0 && spares->kept[at - 1]->room < size) at--;
     if (at == 0) return value_pack_room(size, out);
     value_pack *used = spares->kept[at - 1];

@@ -10,7 +10,7 @@
  *                   STORED  `size` bytes that name an object of the machine's store (attachment.h)
  *                 payloads, each at a multiple of 8; regions, each at a multiple of 64
  *
- * Small values are plain and cost their own bytes and eight more. A value pack travels inside a message if it is small
+ * Small values are plain and cost their own bytes and eight more. A value pack is sent inside a message if it is small
  * and as its body otherwise, and is used where it arrived: nothing is copied out of it.
  *
  * Its bytes may be in any memory (a span, opened by value_pack_open), or in a `value_pack`, reference-counted memory:

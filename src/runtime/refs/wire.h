@@ -13,7 +13,7 @@
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
  *                                          restarts u32, detached u8, native u8, threads u32, about
  *                                          text, resources, bundle
- *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
+ *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; once it is alive
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_ACTOR_RESTART   any → node        actor id: its process ends
@@ -47,15 +47,15 @@
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *   WORKER_NEXT          client → worker   number u64 of a stream call (stream_reader.h)  one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
- *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
- *                                          which comes next, its children go on
+ *   WORKER_ALONE         client → worker   number u64 of a task or a call: its cancellation,
+ *                                          which follows, spares its children
  *   WORKER_LEAVE         node → worker     it is to end: all handles of the actor were
  *                                          released, or it has run enough tasks           none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
  * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
- * name come next, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
+ * name follow, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
  * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is sent with
  * its text until a call with it was answered. A call without values has no value pack: two of them fit a cache line, as
  * two of the shortest answers do.
@@ -130,7 +130,7 @@ static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK 
  * children. */
 typedef enum wire_how { WIRE_WITH_CHILDREN, WIRE_BY_FORCE, WIRE_ALONE, WIRE_HOW_COUNT } wire_how;
 
-/* What happens to a returned worker: it is killed, is reused, or exits when the tasks that it submitted are done. */
+/* Next state of a returned worker: killed; reused; or exiting when the tasks that it submitted are done. */
 typedef enum wire_after { WIRE_KILLED, WIRE_GOES_ON, WIRE_LEAVES, WIRE_AFTER_COUNT } wire_after;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
@@ -160,7 +160,7 @@ span wire_get_name(reader *reader);
 typedef struct wire_message {
     span fields;
     value_pack *pack; /* NULL: none; borrowed */
-    span small;       /* or the bytes of one that is sent inside the message; empty: none */
+    span small;       /* bytes of a value pack that is sent inside the message; empty: none */
 } wire_message;
 
 /* One call, embedded in its subject (such as a task). A call holds the memory being sent and received. */

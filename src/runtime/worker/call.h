@@ -32,7 +32,7 @@ typedef struct call_doc { /* an opened argument that is no scalar */
 
 struct mr_call {
     slab_place slot;
-    list place; /* in the worker's queue, or among running calls */
+    list place; /* place in the worker's queue, or among running calls */
     mr_context *mr;
     rpc_call_token token;
     uint32_t method;     /* wire_method */
@@ -63,7 +63,7 @@ struct mr_call {
     bool alone;            /* a cancellation spares its children */
     bool asked_cancel;     /* a cancel callback was set */
     cancel_wish on_cancel; /* that callback, until it is called */
-    bool deferred;         /* the body returns before its answer (mr_defer); mr_finish gives it */
+    bool deferred;         /* the body returns before its answer (mr_defer), which mr_finish sends */
     bool left;             /* the body has returned */
     bool finished;         /* mr_finish was called; the later of both events answers */
     uint64_t event;        /* number of the call in the worker's event ring */

@@ -25,7 +25,7 @@ void worker_attach(struct core_worker *worker);
 
 enum { WORKER_TICK_US = 2000 };
 void worker_tick(worker *worker, int64_t now_us);    /* called periodically, also while a body runs */
-void worker_waits(worker *worker, bool all_of_them); /* whether all running bodies wait for others */
+void worker_waits(worker *worker, bool all_of_them); /* whether all running bodies wait for other tasks */
 
 bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);    /* a call was taken and is not finished */

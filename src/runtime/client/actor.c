@@ -15,7 +15,7 @@ void actors_init(actors *actors, core_worker *worker) {
     list_init(&actors->creations);
 }
 
-/* ---- Handles. */
+/* ---- Handles of actors. */
 
 actor_handle *actor_get_handle(actor *actor) { return actor_handle_meet(&actor->actors->worker->handles, actor->id); }
 
@@ -26,7 +26,7 @@ void actor_part(actor *actor) {
     if (handle != NULL) actor_handle_unuse(handles, handle);
 }
 
-/* ---- Finding the actor. */
+/* ---- Location of an actor. */
 
 static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = true;
@@ -37,7 +37,7 @@ static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = false;
 }
 
-void actor_die(actor *actor, failure *why) { /* the reference is taken over */
+void actor_die(actor *actor, failure *why) { /* takes over the reference to `why` */
     if (actor->dead == NULL)
         actor->dead = why;
     else
@@ -71,7 +71,7 @@ static void located(wire_call *call, const rpc_call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t process = reader_u64(&reader);
     *call = (wire_call){.done = call->done};
-    if (result->why != NULL) { /* lost with the node: actors_over follows */
+    if (result->why != NULL) { /* the node is gone: actors_over follows */
         actor->state = ACTOR_UNKNOWN;
         return;
     }
@@ -98,12 +98,12 @@ static void locate(actor *actor) {
     wire_message message = {.fields = span_of(&actor->id, sizeof actor->id)};
     mr_status status = core_worker_ask_node(actor->actors->worker, NODE_ACTOR_WHERE, &message, &actor->where);
     if (status == MR_BUSY)
-        actor->state = ACTOR_UNKNOWN; /* asked again when there is room */
+        actor->state = ACTOR_UNKNOWN; /* actor_feed repeats the request when the link has room */
     else if (status != MR_OK)
         actor_die(actor, failure_create(status, mr_last_error(), "", NULL));
 }
 
-/* ---- The actors that are known. */
+/* ---- Known actors. */
 
 static uint64_t key_of(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
 
@@ -128,7 +128,7 @@ actor *actor_add(actors *actors, mr_actor id, actor_state state) {
     return actor;
 }
 
-/* In two words, for the same reason as object_known. */
+/* The id is passed in two words, for the reason given at object_known (object.h). */
 static __attribute__((noinline)) actor *meet(actors *actors, uint64_t first, uint64_t second) {
     mr_actor id = {{first, second}};
     actor *actor = actor_find(actors, id);
@@ -142,7 +142,7 @@ actor *actor_of(actors *actors, mr_actor id) {
     return recent != NULL && wire_same_actor(recent->id, id) ? recent : meet(actors, id.word[0], id.word[1]);
 }
 
-/* ---- Feeding. */
+/* ---- Sending waiting calls. */
 
 void actor_feed(actor *actor) {
     if (list_empty(&actor->waiting) || actor->feeding) return;
@@ -159,7 +159,7 @@ void actor_feed(actor *actor) {
             call = actor_call_at(actor->waiting.prev);
             arguments = &call->invocation.arguments;
         }
-        if (!arguments_are_settled(arguments)) break; /* holds back those after it */
+        if (!arguments_are_settled(arguments)) break; /* a call that is not ready holds back the calls after it */
         if (arguments->failed != NULL) {
             failure *cause = failure_ref(arguments->failed);
             invocation_fail(&call->invocation, cause->code, "could not start", cause);
@@ -187,7 +187,7 @@ bool actors_part(actors *actors, mr_actor id) {
     return true;
 }
 
-/* ---- The end. */
+/* ---- Shutdown. */
 
 void actors_expect_end(actors *actors, mr_actor id) {
     actor *actor = actor_find(actors, id);
@@ -221,7 +221,7 @@ void actors_fini(actors *actors) {
     slab_fini(&actors->slab);
 }
 
-/* ---- Being seen. */
+/* ---- Reports. */
 
 static const char *const state_names[] = {
     [ACTOR_CREATING] = "being created",

@@ -18,12 +18,12 @@ static void call_free(wire_call *wire) {
 }
 
 static void describe(const invocation *invocation, char *out, size_t size) {
-    const actor_call *call = (const actor_call *)(const void *)invocation; /* its first field */
+    const actor_call *call = (const actor_call *)(const void *)invocation; /* the invocation is the first field */
     snprintf(out, size, "method '%s' of actor %llx", invocation->name->text,
              (unsigned long long)call->actor->id.word[1]);
 }
 
-/* Lost with the actor's process: waits for the next one, among those that wait already, in the order they were made. */
+/* A call lost with the actor's process waits for the next process, in submission order among the waiting calls. */
 static bool try_again(actor_call *call) {
     actor *actor = call->actor;
     if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->worker->over != NULL) return false;
@@ -33,10 +33,10 @@ static bool try_again(actor_call *call) {
     list *before = &actor->waiting;
     while (before->prev != &actor->waiting && actor_call_at(before->prev)->number > call->number) before = before->prev;
     list_insert_before(before, &call->invocation.place);
-    return true; /* sent when the link has closed */
+    return true; /* actor_feed sends the call again */
 }
 
-/* The answer is not one small value. */
+/* Ends a call whose answer is not one small value. */
 static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_call_result *result) {
     actor *actor = call->actor;
     bool lost;
@@ -44,7 +44,7 @@ static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_
     failure *failed = invocation_outcome(&call->invocation, result, &values, &lost);
     if (lost && try_again(call)) {
         failure_unref(failed);
-        if (result->why == NULL) actor_feed(actor); /* the actor lives: only its results are lost */
+        if (result->why == NULL) actor_feed(actor); /* the actor is alive: only the result objects are lost */
         return;
     }
     if (lost) {
@@ -66,7 +66,7 @@ static void call_done(wire_call *wire, const rpc_call_result *result) {
 
 /* ---- Sending. */
 
-/* To the worker of this process: the actor calls itself. */
+/* Passes a call to the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
     if (call->invocation.streams)
         return error_set(MR_INVALID, "an actor cannot read a stream of its own method %s: return a list instead",
@@ -112,25 +112,25 @@ static mr_status cancel(invocation *invocation, wire_how how) {
                          invocation->name->text);
     bool sent = invocation->call.id.number != 0, alone = how == WIRE_ALONE;
     if (sent && alone) MR_TRY(invocation_spare_children(invocation, actor->link));
-    if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* in call_done */
+    if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* the call ends in call_done */
     rpc_call_token here = {.number = call->number};
     core_worker *worker = invocation->worker;
     if (call->here && alone) worker->worker_ops->spare_children(worker->worker, here);
     if (call->here) worker->worker_ops->cancel(worker->worker, here);
     invocation_fail(invocation, MR_CANCELLED, "cancelled", NULL);
-    actor_feed(actor); /* it may have held back others */
+    actor_feed(actor); /* the cancelled call may have held back others */
     return MR_OK;
 }
 
 /* ---- Submitting. */
 
-/* Whether a call can be sent before this function returns, and is never sent again: then its arguments need not be
- * kept. */
+/* Whether a call is sent during its submission and never again: then its arguments need not be kept. */
 static bool goes_at_once(const actor *actor, const invocation_plan *plan, uint32_t retries) {
     return actor_is_free(actor) && retries == 0 && plan->group == NULL;
 }
 
-/* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */
+/* Sends or queues a call whose record is filled in. The arguments are in the record, or left with the caller
+ * (plan->straight). */
 static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
     actor *actor = call->actor;
     const arguments *arguments = &call->invocation.arguments;
@@ -138,9 +138,9 @@ static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
     if (plan->straight != NULL && *plan->straight != 0) {
         sent = invocation_send_straight(&call->invocation, actor->link, &actor->id, plan) == MR_OK;
         if (!sent) MR_TRY(invocation_keep(&call->invocation, plan, settled));
-    } else if (plan->straight != NULL && actor_is_free(actor) /* still: they may have waited for memory */ &&
+    } else if (plan->straight != NULL && actor_is_free(actor) /* still: invocation_init may have waited for memory */ &&
                arguments_are_settled(arguments) && arguments->failed == NULL) {
-        sent = invocation_send(&call->invocation, actor->link, &actor->id) == MR_OK; /* as most are */
+        sent = invocation_send(&call->invocation, actor->link, &actor->id) == MR_OK; /* the usual case */
     }
     actor->open++;
     if (sent) {
@@ -155,7 +155,7 @@ static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
 
 static const invocation_ops call_ops = {.start = start, .cancel = cancel, .describe = describe};
 
-/* Fields of a call's record before it is sent. */
+/* Sets the fields of an unsent call's record, except its invocation's. */
 static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
     call->actor = actor;
     call->here = false;
@@ -232,7 +232,7 @@ void actors_answer_here(actors *actors, mr_actor id, uint64_t number, wire_value
     }
     if (call != NULL)
         invocation_end_failure(&call->invocation, failed);
-    else /* it was cancelled meanwhile */
+    else /* the call was cancelled meanwhile */
         failure_unref(failed);
     value_pack_unref(values->owner);
 }

@@ -9,9 +9,9 @@
 #include "runtime/client/actor_internal.h"
 #include "runtime/refs/attachment.h"
 
-typedef struct creation { /* an actor that the node has not taken yet */
+typedef struct creation { /* creation of an actor that the node has not accepted yet */
     wire_call call;
-    list place; /* in actors.creations until it was asked for */
+    list place; /* in actors.creations until the request was sent */
     actor *actor;
     arguments arguments;
     actor_birth *birth; /* NULL: no thread waits for the node's response */
@@ -26,7 +26,7 @@ static void creation_free(wire_call *call) {
     free(creation);
 }
 
-/* The reference to the cause is taken over. */
+/* Failure of an actor that was not created. Takes over the reference to `cause`. */
 static failure *death_of(const creation *creation, const char *message, failure *cause) {
     char origin[48];
     mr_actor id = creation->actor->id;
@@ -34,7 +34,7 @@ static failure *death_of(const creation *creation, const char *message, failure 
     return failure_create(MR_ACTOR_DIED, message, origin, cause);
 }
 
-/* The node has taken it (`refused` NULL), or it will never be. The reference is taken over. */
+/* Ends a creation: the node has accepted the actor (`refused` NULL), or never will. Takes over the reference. */
 static void creation_end(creation *creation, failure *refused) {
     actor *actor = creation->actor;
     actor_birth *birth = creation->birth;
@@ -61,8 +61,8 @@ static void creation_answered(wire_call *call, const rpc_call_result *result) {
     creation_end(container_of(call, creation, call), refused);
 }
 
-/* The node keeps the encoded arguments, and holds the objects they need; this process holds them until the node
- * answers. */
+/* Sends the request. The node keeps the encoded arguments and holds their objects; this process holds them until the
+ * node answers. */
 static mr_status creation_ask(creation *creation) {
     core_worker *worker = creation->actor->actors->worker;
     wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
@@ -76,7 +76,8 @@ static mr_status creation_ask(creation *creation) {
     return status;
 }
 
-/* Asks the node, if the arguments are ready. A request that finds no room is repeated when a link has room. */
+/* Sends the request if the arguments are ready. A request for which there is no room is repeated when a link has
+ * room. */
 static void creation_feed(creation *creation) {
     if (!arguments_are_settled(&creation->arguments)) return;
     if (creation->arguments.failed != NULL) {
@@ -95,7 +96,7 @@ static void creation_settled(arguments *arguments) { creation_feed(container_of(
 
 static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, size_t size) {
     const mr_actor_options *options = plan->options;
-    const char *name = options->name == NULL ? "" : options->name; /* "": none; of the space: the program's own */
+    const char *name = options->name == NULL ? "" : options->name; /* "": no name, or the program's space */
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
     writer writer = writer_of(out, size);
     wire_put_actor(&writer, id);
@@ -130,13 +131,13 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     creation->call = (wire_call){.done = creation_answered, .free = creation_free};
     creation->actor = actor_add(actors, id, ACTOR_CREATING);
     creation->actor->call_retries = (uint32_t)plan->options->max_call_retries;
-    actor_handle_name(actor_get_handle(creation->actor)); /* the program's */
-    actor_handle_use(actor_get_handle(creation->actor));  /* until the node has taken it */
+    actor_handle_name(actor_get_handle(creation->actor)); /* the program's handle */
+    actor_handle_use(actor_get_handle(creation->actor));  /* in use until the node has accepted the actor */
     creation->fields_size = size;
     memcpy(creation->fields, fields, size);
     list_push_back(&actors->creations, &creation->place);
     *out = id;
-    /* A failed argument fails the calls, whether it failed early or late. */
+    /* A failed argument fails the actor's calls, whether it failed before or after this call. */
     birth->due = arguments_are_settled(&creation->arguments) && creation->arguments.failed == NULL;
     creation->birth = birth->due ? birth : NULL;
     creation_feed(creation);
@@ -154,7 +155,7 @@ bool actors_kill_unborn(actors *actors, mr_actor id) {
 }
 
 void actors_feed_unborn(actors *actors) {
-    list again; /* one that ends may end others, wherever they are */
+    list again; /* the end of one creation may end others at any position */
     list_init(&again);
     for (list *at; (at = list_pop_front(&actors->creations)) != NULL;) list_push_back(&again, at);
     for (list *at; (at = list_pop_front(&again)) != NULL;) {

@@ -10,9 +10,9 @@
 #include "net/value.h"
 #include "runtime/refs/attachment.h"
 
-enum { NAMED_MAX = 80 }; /* of a text that names one of them */
+enum { NAMED_MAX = 80 }; /* size of a text that names an argument */
 
-/* ---- Settling. */
+/* ---- Settling of futures. */
 
 static bool pack_small(arguments *arguments, const value_pack_item *items, size_t count) {
     arguments->small_size = (uint32_t)value_pack_pack_small(items, count, arguments->small, sizeof arguments->small);
@@ -37,7 +37,7 @@ static mr_status assemble(arguments *arguments) {
     return status;
 }
 
-/* Whether a future that failed becomes an argument. */
+/* Whether a failed future becomes an argument, as an error value. */
 static bool as_value(arguments_future *future) {
     const failure *failure = future->object->failure;
     arguments_errors errors = future->arguments->futures->errors;
@@ -47,11 +47,12 @@ static bool as_value(arguments_future *future) {
 
 static const char by_argument[] = "an argument failed";
 
-static bool hands_on(const failure *failure) { /* an earlier failure */
+static bool hands_on(const failure *failure) { /* whether the failure only passes on an argument's failure */
     return failure->cause != NULL && strncmp(failure->cause->message, by_argument, sizeof by_argument - 1) == 0;
 }
 
-/* Why a call cannot start. Where futures have names, a failure that only passes on an earlier one is left out. */
+/* Cause of a call that cannot start. Where futures have names (`noun`), a failure that only passes on an earlier one is
+ * left out. */
 static failure *failure_by(const arguments_future *future) {
     const arguments_futures *futures = future->arguments->futures;
     failure *cause = future->object->failure;
@@ -64,7 +65,7 @@ static failure *failure_by(const arguments_future *future) {
     return failure_create(cause->code, text, "", failure_ref(cause));
 }
 
-/* Takes the outcome of one future in. */
+/* Records the outcome of one future. */
 static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
@@ -84,7 +85,7 @@ static void arrived(object_waiter *waiter, object *object) {
     if (!was_settled && arguments_are_settled(arguments)) arguments->futures->settled(arguments);
 }
 
-/* ---- Beginning. */
+/* ---- Initialization. */
 
 static mr_status pack(arguments *arguments, value_pack_item *items, size_t count, value_pack **out) {
     attachment_packer packer = {.objects = arguments->objects, .may_wait = true, .leaves = true};

@@ -23,7 +23,7 @@ typedef struct arguments_future { /* a future that is waited for */
     uint32_t index;
 } arguments_future;
 
-typedef struct arguments_futures { /* of a call that has some */
+typedef struct arguments_futures { /* futures among the arguments of a call */
     arguments_settled_fn *settled;
     arguments_errors errors;
     const char *noun; /* borrowed noun for arguments from `first` on, counted from 0, in errors; or NULL */
@@ -35,9 +35,9 @@ typedef struct arguments_futures { /* of a call that has some */
 
 struct arguments {
     objects *objects;
-    value_pack *values;         /* all of them, once ready */
+    value_pack *values;         /* all arguments, once ready */
     uint32_t small_size;        /* size in `small`; 0: not stored there */
-    failure *failed;            /* or why they failed */
+    failure *failed;            /* cause, if the arguments failed */
     arguments_futures *futures; /* owned; NULL: none */
     _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
@@ -47,11 +47,11 @@ MR_MUST mr_status arguments_init_some(arguments *arguments, objects *objects, co
                                       arguments_errors errors, size_t *straight, arguments_settled_fn *settled);
 __attribute__((noinline)) void arguments_fini_some(arguments *arguments);
 
-/* `straight`, if it is not NULL: plain and ready values that are too many for the record are not copied: *straight is
- * the size of their value pack, nothing is kept of them, and they count as ready and as none.
+/* Copies the arguments that it keeps. `straight`, if it is not NULL: plain and ready values that are too large for the
+ * record are not copied; *straight is set to the size of their value pack, and `arguments` is settled as if there were
+ * none.
  *
- * Copies the arguments it keeps. MR_INVALID: an argument is no value, or is or contains a future that this process does
- * not have. */
+ * MR_INVALID: an argument is no value, or is or contains a future that this process does not have. */
 MR_MUST static inline mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                                                arguments_errors errors, size_t *straight,
                                                arguments_settled_fn *settled) {
@@ -81,7 +81,7 @@ static inline span arguments_bytes(const arguments *arguments) {
     return span_of(arguments->small, arguments->small_size);
 }
 
-/* Whether the argument is to be replaced by the future's value. */
+/* Whether the argument is replaced by the value of a future. */
 static inline bool arguments_is_future(const mr_arg *arg) { return arg->kind == MR_KIND_REF && !arg->received; }
 
 bool arguments_wait_by(const object_waiter *waiter); /* whether the waiter belongs to arguments */

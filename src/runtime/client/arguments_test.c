@@ -1,4 +1,5 @@
-/* arguments_test.c — arguments that come in any order, fail, are given up, or were there all along. */
+/* arguments_test.c — futures as arguments: settled in any order, failed, ready from the begin, or released while
+ * pending. */
 #include "runtime/client/arguments.h"
 
 #include <setjmp.h>
@@ -11,10 +12,10 @@
 
 #include "net/value.h"
 
-typedef struct pending_call { /* what waits for arguments: a task, say */
+typedef struct pending_call { /* owner of arguments, such as a task */
     arguments arguments;
     int settled;
-    bool ends_inside; /* ends them when they settle, as a task that cannot start does */
+    bool ends_inside; /* releases the arguments in `settled`, as a task that cannot start does */
 } pending_call;
 
 static void settled(arguments *arguments) {
@@ -65,7 +66,7 @@ static int64_t int_at(const arguments *arguments, uint32_t index) {
     return number;
 }
 
-/* Nothing is held any more but by makers and names, which go here. */
+/* Asserts that only makers and the program's references hold the objects, and releases those. */
 static void nothing_is_left(objects *objects, object **made, size_t count) {
     for (size_t i = 0; i < count; i++) {
         assert_true(list_empty(&made[i]->waiters));
@@ -114,7 +115,7 @@ static void large_plain_ones_may_stay_with_the_caller(void **state) {
     pending_call call = {0};
     size_t straight = 0;
     assert_int_equal(arguments_init(&call.arguments, &objects, &few, 1, ARGUMENTS_FAIL, &straight, settled), MR_OK);
-    assert_true(straight == 0 && int_at(&call.arguments, 0) == 1); /* there is room in the record */
+    assert_true(straight == 0 && int_at(&call.arguments, 0) == 1); /* one small argument is stored in the record */
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, &made, 1);
 }
@@ -125,8 +126,8 @@ static const int orders[24][FUTURES] = {
     {1, 2, 0, 3}, {1, 2, 3, 0}, {1, 3, 0, 2}, {1, 3, 2, 0}, {2, 0, 1, 3}, {2, 0, 3, 1}, {2, 1, 0, 3}, {2, 1, 3, 0},
     {2, 3, 0, 1}, {2, 3, 1, 0}, {3, 0, 1, 2}, {3, 0, 2, 1}, {3, 1, 0, 2}, {3, 1, 2, 0}, {3, 2, 0, 1}, {3, 2, 1, 0}};
 
-/* Four futures among plain arguments, the same one twice; `early` of them are there before the call, and the program
- * may have released its references meanwhile. `failing` is the one that fails; -1: none. */
+/* Two plain arguments and five futures, two of them of the same object. `early` objects settle before arguments_init;
+ * `release`: the program releases its references after it. `failing` is the object that fails; -1: none. */
 static void one_history(const int *order, int early, int failing, bool release, bool ends_inside) {
     objects objects;
     objects_init(&objects, 1);
@@ -185,7 +186,7 @@ static void they_may_come_in_any_order(void **state) {
                     one_history(orders[order], early, failing, flags & 1, flags & 2);
 }
 
-/* The first failure is the cause; a second one is swallowed, for whoever waits hears of one. */
+/* The first failure is the cause; a second one is not reported. */
 static void the_first_failure_counts(void **state) {
     objects objects;
     objects_init(&objects, 1);
@@ -202,7 +203,7 @@ static void the_first_failure_counts(void **state) {
     nothing_is_left(&objects, made, 2);
 }
 
-/* A failed one is an argument like any other, whether it fails before or after. */
+/* A failed future is an error value, whether it fails before or after arguments_init. */
 static void failures_may_be_values(void **state) {
     for (int early = 0; early < 2; early++) {
         objects objects;
@@ -261,7 +262,7 @@ static void given_up_they_hold_nothing(void **state) {
     pending_call call = {0};
     assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, ARGUMENTS_FAIL, NULL, settled), MR_OK);
     fulfil(&objects, made[0], 1);
-    arguments_fini(&call.arguments); /* cancelled */
+    arguments_fini(&call.arguments); /* the call is cancelled */
     fulfil(&objects, made[1], 2);
     assert_int_equal(call.settled, 0);
     nothing_is_left(&objects, made, 2);

@@ -11,30 +11,30 @@
 #include "runtime/refs/attachment.h"
 #include "runtime/refs/borrow_message.h"
 
-enum { KEEPING_MAX = 1024 }; /* a link has room for more calls than that (net/rpc/rpc.h) */
+enum { KEEPING_MAX = 1024 }; /* less than the number of calls for which a link has room (net/rpc/rpc.h) */
 
 typedef struct way { /* link to the owner of a borrowed reference */
     borrow_rpc *rpc;
     uint64_t process;
     peer_link_user user;
     peer_link *link;
-    list fetches;  /* of fetch: to be sent */
-    list pleas;    /* of plea: likewise */
-    list keeping;  /* of fetch: sent when fewer than KEEPING_MAX others are in flight */
-    uint32_t kept; /* fetches of that kind that are */
+    list fetches;  /* elements: fetch, not sent yet */
+    list pleas;    /* elements: plea, not sent yet */
+    list keeping;  /* elements: fetch with `keeps`, sent while fewer than KEEPING_MAX others are in flight */
+    uint32_t kept; /* fetches with `keeps` in flight */
 } way;
 
-typedef struct fetch { /* found by the place of its object, until that is settled or gone */
+typedef struct fetch { /* fetch of an outcome; found by its object's place until that is settled or released */
     wire_call call;
     list place;
     borrow_rpc *rpc;
     uint64_t owner;
-    object *object; /* borrowed while it exists; NULL: gone */
-    bool keeps;     /* no thread waits: fetched to be kept after its owner is gone */
-    bool counted;   /* in way->kept */
+    object *object; /* borrowed; NULL: released */
+    bool keeps;     /* no thread waits: fetched to be kept after the owner's end */
+    bool counted;   /* counted in way->kept */
 } fetch;
 
-typedef struct plea { /* a request to cancel a borrowed object */
+typedef struct plea { /* request to cancel a borrowed object */
     wire_call call;
     list place;
     borrow_rpc *rpc;
@@ -42,7 +42,7 @@ typedef struct plea { /* a request to cancel a borrowed object */
     wire_how how;
 } plea;
 
-/* ---- Ways to owners. */
+/* ---- Links to owners. */
 
 static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
 
@@ -50,14 +50,14 @@ static fetch *fetch_of(const borrow_rpc *rpc, const object *object) { /* NULL: n
     return object->fetching ? map_get(&rpc->fetches, object->place.index) : NULL;
 }
 
-/* The outcome of the fetch is not for its object any more. */
+/* Detaches a fetch from its object: the outcome will be ignored. */
 static void fetch_part(fetch *fetch) {
     map_remove(&fetch->rpc->fetches, fetch->object->place.index);
     fetch->object->fetching = false;
     fetch->object = NULL;
 }
 
-static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* references are taken over */
+static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* takes over both references */
     objects *objects = &fetch->rpc->worker->objects;
     object *object = fetch->object;
     bool keeps = fetch->keeps;
@@ -70,7 +70,7 @@ static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* re
         if (values != NULL) {
             object_fulfil(objects, object, values, 0);
         } else {
-            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* its owner could not be told */
+            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* a lost owner is not informed */
             object_fail(objects, object, failed);
         }
     }
@@ -123,7 +123,7 @@ static way *way_to(borrow_rpc *rpc, uint64_t process) {
     return made;
 }
 
-/* ---- Saying what is borrowed. */
+/* ---- Messages about borrowed references. */
 
 static mr_status say(void *host, borrow_message *message) {
     borrow_rpc *rpc = host;
@@ -150,9 +150,9 @@ static void drop_ours(void *host, void *object) { object_drop(&((borrow_rpc *)ho
 
 static const borrow_ops ops = {say, find_loan, hold_ours, drop_ours};
 
-/* ---- Fetching. */
+/* ---- Fetches. */
 
-/* Takes what the value names and refers to. NULL: *failed says why not. */
+/* Takes the store objects and references of a received value. NULL: *failed is the cause. */
 static value_pack *receive(fetch *fetch, value_pack *values, failure **failed) {
     core_worker *worker = fetch->rpc->worker;
     mr_status status = attachment_receive(&worker->objects, values);
@@ -167,7 +167,7 @@ static value_pack *receive(fetch *fetch, value_pack *values, failure **failed) {
 
 static void feed_keeping(way *way);
 
-/* A kept fetch has arrived, or was cancelled: the next one may be sent. */
+/* A fetch with `keeps` has arrived or was cancelled: the next one may be sent. */
 static void uncount(fetch *fetch) {
     way *way = fetch->counted ? map_get(&fetch->rpc->routes, fetch->owner) : NULL;
     fetch->counted = false;
@@ -181,7 +181,7 @@ static void fetched(wire_call *call, const rpc_call_result *result) {
     objects *objects = &fetch->rpc->worker->objects;
     value_pack *values;
     failure *failed;
-    object *object = fetch->object; /* stays, even if references are released meanwhile */
+    object *object = fetch->object; /* held, since the references may be released meanwhile */
     if (object != NULL) object_hold(object);
     wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
@@ -199,7 +199,8 @@ static void fetched(wire_call *call, const rpc_call_result *result) {
     if (object != NULL) object_drop(objects, object);
 }
 
-/* Asks the owner about an object; `how` is the second field of the method. On success it leaves the line at `place`. */
+/* Asks the owner about an object; `how` is the second field of the method. On success the request leaves the list of
+ * `place`. */
 static bool ask_owner(const way *way, wire_method method, const object *object, uint8_t how, wire_call *call,
                       list *place) {
     uint8_t fields[9];
@@ -234,7 +235,7 @@ static void start_fetch(borrow_rpc *rpc, object *object, bool keeps) {
     map_put(&rpc->fetches, object->place.index, made);
     way *way = way_to(rpc, made->owner);
     if (way == NULL) {
-        list_push_back(&rpc->unreachable, &made->place); /* it fails, but not inside of this */
+        list_push_back(&rpc->unreachable, &made->place); /* fails in borrow_rpc_feed, not inside this call */
     } else if (keeps) {
         list_push_back(&way->keeping, &made->place);
         feed_keeping(way);
@@ -245,18 +246,19 @@ static void start_fetch(borrow_rpc *rpc, object *object, bool keeps) {
     core_worker_stir(rpc->worker);
 }
 
-/* The object has no holder any more, or is fetched another way. */
+/* Ends the fetch of an object that has no holder any more, or is fetched another way. */
 static void fetch_drop(fetch *fetch) {
     fetch_part(fetch);
     if (fetch->call.id.number == 0) { /* not sent yet */
         list_remove(&fetch->place);
         wire_call_end(&fetch->call);
-    } else if (rpc_cancel(fetch->rpc->worker->rpc, fetch->call.id) != MR_OK) { /* it ends in `fetched` */
+    } else if (rpc_cancel(fetch->rpc->worker->rpc, fetch->call.id) != MR_OK) { /* the call ends in `fetched` */
         MR_UNREACHABLE();
     }
 }
 
-/* An object fetched only to be kept is fetched again: its owner must know that a failure will be read. */
+/* An object fetched only to be kept is fetched again when a thread waits for it: the owner must know that a failure
+ * will be read. */
 static void wanted(void *host, object *object) {
     borrow_rpc *rpc = host;
     fetch *under_way = fetch_of(rpc, object);
@@ -265,13 +267,13 @@ static void wanted(void *host, object *object) {
     start_fetch(rpc, object, false);
 }
 
-/* ---- Cancelling. */
+/* ---- Cancellation. */
 
 static bool send_plea(const way *way, plea *plea) {
     return ask_owner(way, CLIENT_CANCEL, plea->object, (uint8_t)plea->how, &plea->call, &plea->place);
 }
 
-/* An owner that has no room to pass it on is asked again, after some time. */
+/* A request that the owner had no room to pass on is sent again by borrow_rpc_feed. */
 static void pleaded(wire_call *call, const rpc_call_result *result) {
     plea *plea = container_of(call, struct plea, call);
     way *way = map_get(&plea->rpc->routes, plea->object->ref.word[0]);
@@ -299,7 +301,7 @@ mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how) {
 static void let_go(void *host, object *object) {
     borrow_rpc *rpc = host;
     if (object->fetching) fetch_drop(fetch_of(rpc, object));
-    /* its owner is to be told */
+    /* whether the owner must be sent a RETURN */
     bool owes = object->borrowed_ref.state == BORROWED_REF_ASKED || object->borrowed_ref.state == BORROWED_REF_HELD;
     borrow_let_go(&rpc->borrow, &object->borrowed_ref);
     if (owes) core_worker_stir(rpc->worker);
@@ -311,9 +313,9 @@ static void abandoned(void *host, object *object) {
 
 static const objects_ops object_ops = {wanted, let_go, abandoned};
 
-/* ---- Answering. */
+/* ---- Answers. */
 
-/* Heard, or to be asked again. */
+/* Answers a request; `again`: the borrower has to repeat it. */
 static void acknowledge(borrow_rpc *rpc, rpc_call_token token, bool again) {
     reply_queue_acknowledge(&rpc->worker->replies, rpc->worker->rpc, token, again);
 }
@@ -326,7 +328,7 @@ static void cancel_asked(borrow_rpc *rpc, const rpc_call_request *request) {
     bool read = !reader.failed && how < WIRE_HOW_COUNT;
     const object *object = read ? object_known(objects, (mr_ref){{objects->process, serial}}) : NULL;
     mr_status status = object == NULL ? MR_OK : invocation_cancel(object, (wire_how)how);
-    if (status != MR_OK) error_clear(); /* nothing makes it, or that cannot be cancelled so: its outcome shows it */
+    if (status != MR_OK) error_clear(); /* not pending, or not to be cancelled so: the outcome shows that */
     acknowledge(rpc, request->token, status == MR_BUSY);
 }
 
@@ -360,7 +362,7 @@ void borrow_rpc_closed(borrow_rpc *rpc, link_id link) {
     borrow_borrower_gone(&rpc->borrow, link.v);
 }
 
-/* ---- Keeping. */
+/* ---- Keeping of references. */
 
 static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
 
@@ -424,7 +426,7 @@ void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate
     free(refs);
 }
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 static void fail_unreachable(borrow_rpc *rpc) {
     for (list *at; (at = list_pop_front(&rpc->unreachable)) != NULL;)

@@ -24,9 +24,9 @@ typedef struct borrow_rpc {
     borrow borrow;
     map routes;       /* process → link to that owner; owned */
     map fetches;      /* place of an object → fetch of its outcome */
-    list askers;      /* fetches of our outcomes by other processes */
-    list answers;     /* of these: outcome ready, no room for the answer */
-    list unreachable; /* fetches from unreachable owners: about to fail */
+    list askers;      /* fetches of this process's outcomes by other processes */
+    list answers;     /* askers whose outcome is ready, and whose answer found no room */
+    list unreachable; /* fetches from owners that cannot be reached: about to fail */
 } borrow_rpc;
 
 void borrow_rpc_init(borrow_rpc *rpc, struct core_worker *worker);
@@ -34,26 +34,28 @@ void borrow_rpc_start(borrow_rpc *rpc); /* after the core worker's objects are i
 void borrow_rpc_fini(borrow_rpc *rpc);
 
 bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request); /* false: another module's method */
-void borrow_rpc_cancelled(borrow_rpc *rpc, rpc_call_token token);          /* perhaps a fetch */
+void borrow_rpc_cancelled(borrow_rpc *rpc, rpc_call_token token);          /* the token may be that of a fetch */
 void borrow_rpc_closed(borrow_rpc *rpc, link_id link);
-void borrow_rpc_feed(borrow_rpc *rpc);            /* room in a ring, or a tick */
-bool borrow_rpc_is_needed(const borrow_rpc *rpc); /* other processes borrow objects of ours */
+void borrow_rpc_feed(borrow_rpc *rpc);            /* called when a ring has room, and at every tick */
+bool borrow_rpc_is_needed(const borrow_rpc *rpc); /* other processes borrow or fetch objects of this one */
 
-/* Asks the owner to cancel the task or call that makes the object, as `how` says, as soon as the link to the owner is
- * open; the effect shows only in the outcome. MR_OBJECT_LOST: the owner is gone. */
+/* Asks the owner to cancel the task or call that makes the object, in the way `how`, as soon as the link to the owner
+ * is open; the effect shows only in the outcome. MR_OBJECT_LOST: the owner is gone. */
 MR_MUST mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how);
 
-/* After the last keep: closes the list of the gate. True: the gate is open already, and its `open` is not called. */
+/* Called after the last keep: sends the gate's messages. True: the gate is open already, and its `open` is not
+ * called. */
 bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate);
-/* Keeps, through the gate, the references of a received value pack whose values are not here, and actor handles. */
+/* Keeps, through the gate, the references of a received value pack whose outcomes this process lacks, and actor
+ * handles. */
 void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate);
-/* Releases a value pack, a reference to which is taken over; the parts that this process still uses are kept through
- * the gate. */
+/* Releases a value pack, a reference to which is taken over; its references that this process still uses are kept
+ * through the gate. */
 void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate);
 
-/* ---- borrow_serve.c, for borrow_rpc.c: fetches of our outcomes by other processes. */
+/* ---- borrow_serve.c, for borrow_rpc.c: fetches of this process's outcomes by other processes. */
 
 void borrow_rpc_fetch_asked(borrow_rpc *rpc, const rpc_call_request *request);
-void borrow_rpc_answer_again(borrow_rpc *rpc); /* room in a ring */
+void borrow_rpc_answer_again(borrow_rpc *rpc); /* called when a ring has room */
 void borrow_rpc_forget_askers(borrow_rpc *rpc, link_id link);
 void borrow_rpc_askers_fini(borrow_rpc *rpc);

@@ -7,13 +7,13 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
-typedef struct asker { /* a fetch of an own object by another process */
+typedef struct asker { /* fetch of an object of this process by another process */
     object_waiter waiter;
     list place;
     borrow_rpc *rpc;
     rpc_call_token token;
     object *object; /* held */
-    bool keeps;     /* fetched to be kept, not read yet */
+    bool keeps;     /* fetched to be kept, and not read yet */
 } asker;
 
 static void asker_free(asker *asker) {
@@ -36,7 +36,7 @@ static mr_status answer_values(borrow_rpc *rpc, rpc_call_token token, const obje
     return status;
 }
 
-/* Its object is settled. */
+/* Answers a fetch whose object is settled. */
 static void answer(asker *asker) {
     borrow_rpc *rpc = asker->rpc;
     const object *object = asker->object;

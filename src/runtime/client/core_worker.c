@@ -15,9 +15,10 @@
 
 enum { TICK_US = 50 * 1000 /* interval between checks of idle leases */ };
 
-/* ---- Joining. */
+/* ---- Joining the node. */
 
-/* Asks for what a process may do without; again if there was no room to ask. */
+/* Requests the optional parts: a hold table of the store, and an event ring. on_room repeats requests that found no
+ * room. */
 static void settle_in(core_worker *worker) {
     if (worker->role == WIRE_WATCHER) return;
     store_provider_join(&worker->provider, worker->rpc, worker->node);
@@ -59,15 +60,15 @@ static void join(core_worker *worker) {
         status = core_worker_ask_node(worker, NODE_JOIN, &message, &worker->joining);
         free(fields);
     }
-    if (status == MR_OK && worker->role == WIRE_WORKER) /* right behind it, to be there before the first call is */
+    if (status == MR_OK && worker->role == WIRE_WORKER) /* right after NODE_JOIN: open before the first call */
         event_writer_join(&worker->writer, worker->rpc, worker->node);
     if (status != MR_OK && status != MR_BUSY)
         core_worker_end(worker, failure_create(status, mr_last_error(), "the node", NULL));
 }
 
-/* ---- Events of the calls. */
+/* ---- RPC events. */
 
-/* Worker output. True: the host answers when it was written. */
+/* Passes worker output to the host. True: the host answers the token when the output was written. */
 static bool print(core_worker *worker, reader *reader, rpc_call_token token) {
     uint8_t where = reader_u8(reader);
     span text = reader_span32(reader);
@@ -81,7 +82,7 @@ static void see_gpus(const core_worker *worker, reader *reader) {
     if (worker->host->see_gpus != NULL && !reader->failed) worker->host->see_gpus(worker->host->context, devices);
 }
 
-/* Anything but work. */
+/* Handles requests other than work (wire_is_work). */
 static __attribute__((noinline)) void on_other_request(core_worker *worker, const rpc_call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
     bool answered = false;
@@ -107,7 +108,7 @@ static __attribute__((noinline)) void on_other_request(core_worker *worker, cons
     }
     wire_body_drop(request->body.data);
     if (!answered && wire_answer(worker->rpc, request->token, (span){0}) != MR_OK)
-        error_clear(); /* the node does not wait for it */
+        error_clear(); /* the node does not wait for the answer */
 }
 
 static void on_request(void *context, const rpc_call_request *request) {
@@ -190,9 +191,9 @@ int64_t core_worker_tick(core_worker *worker, int64_t now_us) {
     return next_us;
 }
 
-/* ---- Asking. */
+/* ---- Messages to the node. */
 
-/* The transport may know the cause before the link to the node closes. */
+/* Names the cause of MR_CLOSED: the transport may return it before the link to the node closes. */
 static mr_status say_gone(mr_status status) {
     return status == MR_CLOSED ? error_wrap(status, "the node is gone") : status;
 }
@@ -219,7 +220,7 @@ static mr_status try_tell(core_worker *worker, wire_method method, span fields) 
     return status;
 }
 
-typedef struct deferred { /* for the node; there was no room for it */
+typedef struct deferred { /* message to the node for which there was no room */
     list place;
     wire_method method;
     size_t size;
@@ -246,7 +247,7 @@ static void tell_again(core_worker *worker) {
 
 /* ---- Handles of actors. */
 
-/* A hold or a drop of one actor. */
+/* Sends NODE_ACTOR_HOLD or NODE_ACTOR_DROP for one actor. */
 static mr_status send_handle(void *context, borrow_message *message) {
     core_worker *worker = container_of(context, struct core_worker, handles);
     mr_actor actor = {{message->owner, message->serials[0]}};
@@ -263,7 +264,7 @@ static bool part_from_actor(actor_handles *handles, mr_actor actor) {
     return actors_part(&container_of(handles, core_worker, handles)->actors, actor);
 }
 
-/* ---- The store's waiting. */
+/* ---- Waits for the store server. */
 
 static mr_status wait_for_store_server(void *context, int64_t timeout_us) {
     core_worker *worker = context;
@@ -281,7 +282,7 @@ static void store_server_answered(void *context) {
     if (worker->host->answered != NULL) worker->host->answered(worker->host->context);
 }
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 void core_worker_init(core_worker *worker, const env *env, const core_worker_host *host, wire_role role, int pid) {
     *worker = (struct core_worker){.env = env, .host = host, .role = role, .pid = pid};

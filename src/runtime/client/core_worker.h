@@ -28,29 +28,30 @@
 
 typedef struct worker worker;
 
-/* Driver of a core worker. Borrowed for its life; all operations are called from its functions and events. */
+/* Host that drives a core worker. Borrowed as long as the core worker exists; its operations are called from the core
+ * worker's functions and events. */
 typedef struct core_worker_host {
     void *context;
     struct mr_context *mr;                         /* passed to bodies; may be NULL */
     const char *node;                              /* the node's address */
-    span about;                                    /* of a driver: its program, the last fields of NODE_JOIN */
+    span about;                                    /* last fields of a driver's NODE_JOIN: about its program */
     uint32_t cpus;                                 /* CPUs that the processes of this machine share; 0: not counted */
-    void (*see_gpus)(void *context, span devices); /* as WORKER_GPUS; NULL: there are none */
-    /* Worker output of this program: answers the token when the text was written; NULL: output is not shown. */
+    void (*see_gpus)(void *context, span devices); /* sets the devices of WORKER_GPUS; NULL: ignored */
+    /* Shows worker output of this program, and answers the token when the text was written; NULL: output is not
+     * shown. */
     void (*print)(void *context, std_stream std_stream, span text, rpc_call_token token);
-    /* Bytes that this process has written to that stream; NULL: not counted. */
+    /* Bytes that this process has written to the stream; NULL: not counted. */
     uint64_t (*printed)(void *context, std_stream std_stream);
     /* true: inspect_query_tell follows; NULL: no description */
     bool (*describe)(void *context, rpc_call_token token);
-    peer_link_address_fn *address;                        /* of any other process */
-    void (*stirred)(void *context);                       /* something was started that must be driven */
-    void (*called)(void *context);                        /* the worker has something to do, or is over */
+    peer_link_address_fn *address;                        /* address of any other process */
+    void (*stirred)(void *context);                       /* called when pending work has to be driven */
+    void (*called)(void *context);                        /* called when the worker has a call to run, or is over */
     void (*end)(void *context);                           /* ends this process at once; NULL: never requested */
-    void (*cancelled)(void *context, mr_call *call);      /* the body has a callback; NULL: none has */
+    void (*cancelled)(void *context, mr_call *call);      /* a body with a callback was cancelled; NULL: no callbacks */
     mr_status (*wait)(void *context, int64_t timeout_us); /* as store_provider_host; NULL: no thread waits */
-    void (*answered)(void *context);                      /* likewise */
-    /* For bodies, which run without the lock: lock and unlock around accesses that need it. NULL: there is one
-     * thread. */
+    void (*answered)(void *context);                      /* as store_provider_host */
+    /* Lock and unlock, called around accesses by bodies, which run without the lock. NULL: there is one thread. */
     void (*lock)(void *context);
     void (*unlock)(void *context);
     mr_status (*check)(void *context); /* MR_INVALID: a forked child, which cannot use the runtime; NULL: no forks */
@@ -63,15 +64,15 @@ typedef struct core_worker_worker_ops {
     void *(*body_room)(worker *worker, uint64_t size); /* as wire_body_room */
     void (*request)(worker *worker, const rpc_call_request *request);
     void (*cancel)(worker *worker, rpc_call_token token);
-    void (*spare_children)(worker *worker, rpc_call_token token); /* when it is cancelled, its children go on */
-    /* A method that the actor in this process calls on itself: actors_answer_here follows, unless `cancel` came first
-     * with this number and no link. The invocation is borrowed for the call. */
+    void (*spare_children)(worker *worker, rpc_call_token token); /* from a later cancellation */
+    /* Queues a method that the actor in this process calls on itself: actors_answer_here follows, unless `cancel` is
+     * called first with this number and no link. The invocation is borrowed for the call. */
     mr_status (*call_here)(worker *worker, const invocation *invocation, mr_actor actor, uint64_t number);
     void (*room)(worker *worker);
     void (*link_closed)(worker *worker, link_id link);
-    void (*over)(worker *worker); /* the node is gone: stop serving */
+    void (*over)(worker *worker); /* the node is gone: no further call is run */
     bool (*is_actor)(const worker *worker);
-    size_t (*queued)(const worker *worker); /* counts calls that have not begun */
+    size_t (*queued)(const worker *worker); /* number of calls that have not begun */
 } core_worker_worker_ops;
 
 typedef struct core_worker {
@@ -91,9 +92,9 @@ typedef struct core_worker {
     placement_cache cache;
     worker *worker; /* owned; NULL in a driver; worker_attach sets it between core_worker_init and core_worker_start */
     const core_worker_worker_ops *worker_ops;
-    reply_queue replies; /* answers that found no room: to queries, and about borrowed references */
-    list deferrals;      /* likewise messages to the node; owned */
-    event_writer writer; /* latest calls of the worker */
+    reply_queue replies; /* answers for which a ring had no room: to queries, and about borrowed references */
+    list deferrals;      /* messages to the node for which its ring had no room; owned */
+    event_writer writer; /* event ring of the calls that this process runs or submits */
 
     link_id node;
     wire_call joining;
@@ -104,10 +105,10 @@ typedef struct core_worker {
     uint64_t cancelled_run; /* last cancelled run: its later submissions are cancelled, too; 0: none */
     uint32_t memory_waits;  /* threads that wait for the store: for memory, or for an object from disk */
     int64_t now_us;         /* time of the last tick, every few milliseconds; 0: no ticks */
-    uint32_t program;       /* the node's number of our program */
+    uint32_t program;       /* number of this program at the node */
     wire_role role;
     int pid;
-    char origin[96]; /* "process 4711": where failures happened */
+    char origin[96]; /* "process 4711": origin of this process's failures */
 } core_worker;
 
 /* env->transport may be filled in afterwards; its context is the core worker's rpc, its events `rpc_events`. */
@@ -117,9 +118,10 @@ void core_worker_init(core_worker *worker, const env *env, const core_worker_hos
 MR_MUST mr_status core_worker_start(core_worker *worker, uint64_t process, const arena *arena);
 /* Pending and later requests fail with `why`, a reference to which is taken over. */
 void core_worker_end(core_worker *worker, failure *why);
-/* Before the transport is closed: releases shared memory, except memory that values show. As store_provider_close. */
+/* Called before the transport is closed: releases shared memory, except memory of shown values. As
+ * store_provider_close. */
 void core_worker_leave(core_worker *worker, bool alone);
-/* The transport is closed: every link has ended. */
+/* Called after the transport was closed: every link has ended. */
 void core_worker_fini(core_worker *worker);
 
 /* Handles deadlines and idle leases. Returns the time of the next tick. */
@@ -139,12 +141,12 @@ static inline attachment_packer core_worker_packer(core_worker *worker) {
 }
 static inline void core_worker_stir(core_worker *worker) { worker->host->stirred(worker->host->context); }
 
-/* As peer_links_use; fails with the cause when the core worker is over. */
+/* Uses a link as peer_links_use; fails with the cause when the core worker is over. */
 MR_MUST mr_status core_worker_use(core_worker *worker, uint64_t process, peer_link_user *user, peer_link **out);
 
 /* Sends a request to the node, after earlier messages. MR_BUSY: retry later. Fails with the cause when over. */
 MR_MUST mr_status core_worker_ask_node(core_worker *worker, wire_method method, const wire_message *message,
                                        wire_call *call);
-/* The same for messages without an answer: sent in order, now or when there is room; the end of the node is detected by
- * other means. */
+/* Sends a message without an answer to the node, in order, now or when there is room. The caller does not learn whether
+ * the node has ended. */
 void core_worker_tell_node(core_worker *worker, wire_method method, span fields);

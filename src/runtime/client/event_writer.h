@@ -2,7 +2,7 @@
  * memory, nothing is recorded. A worker records the calls that it runs, a driver those that it submits.
  *
  *  event_writer_join ──► asked (NODE_EVENTS) ──► open: calls are recorded ──► event_writer_close
- *                      └── refused: none
+ *                      └── refused: nothing is recorded
  *
  * With the context's lock held. */
 #pragma once
@@ -18,23 +18,23 @@ typedef struct event_writer {
     event_ring_identity who;
     wire_call asking;
     bool asked, closed;
-    bool submits;      /* open, in a driver */
+    bool submits;      /* whether the ring is open, in a driver */
     map callers;       /* link → process, as a pointer's value; numbers of processes are not 0 */
-    link_id last_link; /* cache: the last caller */
+    link_id last_link; /* cache: link of the last caller */
     uint64_t last_caller;
 } event_writer;
 
 void event_writer_init(event_writer *writer, const arena *arena, clock_source clock, const event_ring_identity *who);
-void event_writer_fini(event_writer *writer); /* after the end of all calls */
+void event_writer_fini(event_writer *writer); /* called after the end of all calls */
 
-/* asks for memory; again if there was no room for it */
+/* requests the ring's memory; repeated by the next call if there was no room */
 void event_writer_join(event_writer *writer, rpc *rpc, link_id node);
 /* requested, not answered yet */
 static inline bool event_writer_is_asked(const event_writer *writer) { return writer->asking.id.number != 0; }
-void event_writer_close(event_writer *writer); /* before the arena goes */
+void event_writer_close(event_writer *writer); /* called before the arena is closed */
 
 void event_writer_link(event_writer *writer, link_id link,
-                       uint64_t process); /* the process behind the link may call from now on */
+                       uint64_t process); /* registers the process of a link that opened */
 void event_writer_unlink(event_writer *writer, link_id link);
 
 __attribute__((noinline)) uint64_t event_writer_begin_slowly(event_writer *writer, event_kind kind,
@@ -45,14 +45,15 @@ static inline uint64_t event_writer_key(event_kind kind, link_id link, uint32_t 
     return number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | link.v;
 }
 
-/* A call begins; returns the argument of event_ring_leave. `number` is the name's (name_table.h), 0: none. */
+/* Records the begin of a call; returns the argument of event_ring_leave. `number` is the name's (name_table.h), 0:
+ * none. */
 static inline uint64_t event_writer_begin(event_writer *writer, event_kind kind, rpc_call_token token, const char *name,
                                           size_t name_size, uint32_t number) {
     uint64_t key = event_writer_key(kind, token.link, number);
     if (event_ring_repeat(&writer->ring, key)) return event_ring_again(&writer->ring);
     return event_writer_begin_slowly(writer, kind, token, name, name_size, key);
 }
-/* A call with that number was sent. A driver runs nothing: its records are all of this kind. */
+/* Records that a call with that number was sent. A driver runs no bodies: all its records are of this kind. */
 __attribute__((noinline)) void event_writer_submit_slowly(event_writer *writer, rpc_call_id call, const char *name,
                                                           size_t name_size, uint32_t number);
 static inline void event_writer_submit(event_writer *writer, rpc_call_id call, const char *name, size_t name_size,

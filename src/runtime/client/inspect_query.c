@@ -44,14 +44,14 @@ typedef struct rows {
     report_list list;
     uint64_t bytes;
     int64_t now_us;
-    map arguments; /* object → it is an argument of a task or call */
+    map arguments; /* set of the objects that are arguments of a task or call */
 } rows;
 
 static mr_arg id_of(rows *rows, char letter, mr_ref ref) {
     return report_id_arg(&rows->report, letter, ref.word[0], ref.word[1]);
 }
 
-/* The futures that are not there yet. */
+/* Ids of the arguments that are pending futures. */
 static mr_arg waits_for(rows *rows, const arguments *arguments) {
     report_list ids = {.limit = WAITS_SHOWN};
     const arguments_futures *futures = arguments_are_settled(arguments) ? NULL : arguments->futures;
@@ -109,7 +109,7 @@ static bool note_arguments(void *context, const task_snapshot *snapshot) {
     rows *rows = context;
     const arguments_futures *futures = snapshot->invocation->arguments.futures;
     if (futures != NULL && map_reserve(&rows->arguments, futures->count) != MR_OK) {
-        error_clear(); /* then less is known */
+        error_clear(); /* the report then lacks arguments */
         return false;
     }
     for (uint32_t i = 0; futures != NULL && i < futures->count; i++)

@@ -23,7 +23,7 @@
 enum { INSPECT_QUERY_ROWS_MAX = 100 * 1000, INSPECT_QUERY_FIELDS_SIZE = 1 + 4 + 4 + 8 };
 
 typedef enum inspect_query_what {
-    INSPECT_QUERY_NODE,    /* the node alone */
+    INSPECT_QUERY_NODE,    /* the node's state alone */
     INSPECT_QUERY_MACHINE, /* the node's facts and resources only */
     INSPECT_QUERY_TASKS,   /* tasks and calls without a result */
     INSPECT_QUERY_OBJECTS, /* futures and values that are held, the largest first */
@@ -34,15 +34,15 @@ typedef enum inspect_query_what {
 
 typedef struct inspect_query_question {
     inspect_query_what what;
-    uint32_t process; /* only this process (report.h); 0: all */
-    uint32_t limit;   /* rows of each process, at most INSPECT_QUERY_ROWS_MAX */
-    uint64_t serial;  /* only the task, call or object with this number; 0: all */
+    uint32_t process; /* report on this process only (report.h); 0: all */
+    uint32_t limit;   /* limit of rows of each process, at most INSPECT_QUERY_ROWS_MAX */
+    uint64_t serial;  /* report on the task, call or object with this number only; 0: all */
 } inspect_query_question;
 
 void inspect_query_encode(const inspect_query_question *question, uint8_t out[INSPECT_QUERY_FIELDS_SIZE]);
 MR_MUST mr_status inspect_query_decode(span fields, inspect_query_question *out); /* MR_INVALID */
 
-/* In a process: answers CLIENT_LOOK, at once or, if the host has a description (core_worker_host), with
+/* Answers CLIENT_LOOK, in the queried process: at once or, if the host has a description (core_worker_host), with
  * inspect_query_tell. */
 struct core_worker;
 void inspect_query_answer(struct core_worker *worker, const rpc_call_request *request);

@@ -68,11 +68,11 @@ void invocation_expect_failure(invocation *invocation) {
 }
 
 typedef struct sending { /* a call that is being written */
-    size_t size;         /* of the message */
+    size_t size;         /* size of the message */
     uint8_t *values;     /* place of the value pack, if it is inline */
 } sending;
 
-/* The name as a worker reads it that does not have it yet. */
+/* Size of the name in a call to a worker that does not know it yet. */
 static size_t name_room(const interned_name *name, const mr_actor *actor) {
     size_t code = name->code.size == 0 ? 0 : sizeof(uint64_t) + wire_padded(name->code.size);
     return (actor != NULL ? sizeof *actor : 0) + wire_padded(name->size) + code;
@@ -90,7 +90,7 @@ static void write_name(const interned_name *name, const mr_actor *actor, uint8_t
     memcpy(at + sizeof size, name->code.data, name->code.size);
 }
 
-/* Everything but the values, for which there is room then. */
+/* Writes the message up to the values, for which out->values has room. */
 static inline mr_status begin_sending(const invocation *invocation, const peer_link *link, const mr_actor *actor,
                                       size_t values_size, sending *out) {
     const interned_name *name = invocation->name;
@@ -118,7 +118,7 @@ static inline void written_down(const invocation *invocation) {
     event_writer_submit(&invocation->worker->writer, invocation->call.id, name->text, name->size, name->number);
 }
 
-/* `body` is what the values lie in, if they do not fit into the message. */
+/* Sends the values inside the message or, if they do not fit, in `body`, the value pack that contains them. */
 static inline mr_status send_values(invocation *invocation, peer_link *link, const mr_actor *actor, span values,
                                     value_pack *body) {
     bool inside = values.size <= VALUE_PACK_INLINE_MAX;
@@ -145,7 +145,7 @@ static mr_status send_packed(invocation *invocation, peer_link *link, const mr_a
     return MR_OK;
 }
 
-/* As a body that is not packed before. MR_BUSY: there is no room for all of it now. */
+/* Sends the values as a body that is gathered from the caller's memory. MR_BUSY: no room for the whole body now. */
 static mr_status send_spread(invocation *invocation, peer_link *link, const mr_actor *actor,
                              const value_pack_item *items, size_t count) {
     sending sending;
@@ -231,7 +231,7 @@ mr_status invocation_timed_out(const object *result, int64_t timeout_us) {
 mr_status invocation_spare_children(const invocation *invocation, const peer_link *link) {
     uint64_t number = invocation->call.id.number;
     mr_status status = wire_tell(invocation->worker->rpc, link->link, WORKER_ALONE, span_of(&number, sizeof number));
-    return status == MR_BUSY ? status : MR_OK; /* a link that closes takes it along anyway */
+    return status == MR_BUSY ? status : MR_OK; /* MR_CLOSED: the invocation ends with the link */
 }
 
 /* The end of one invocation may end others and create new ones: the loop visits the slab's current content. */
@@ -251,7 +251,8 @@ void invocations_start(list *group) {
     }
 }
 
-/* From the last to the first: dependent invocations end before their inputs, so none fails because of an input. */
+/* Cancels from the last to the first: dependent invocations end before their inputs, so none fails because of an
+ * input. */
 void invocations_drop(list *group) {
     while (!list_empty(group)) {
         invocation *invocation = container_of(group->prev, struct invocation, group);
@@ -264,7 +265,7 @@ mr_status invocation_send(invocation *invocation, peer_link *link, const mr_acto
     value_pack *values = invocation->arguments.values, *dressed;
     if (values == NULL || values->attachment == NULL)
         return send_values(invocation, link, actor, arguments_bytes(&invocation->arguments), values);
-    MR_TRY(attachment_dress(values, &dressed)); /* with what the values refer to */
+    MR_TRY(attachment_dress(values, &dressed)); /* the value pack with its table of references (attachment.h) */
     mr_status status = send_values(invocation, link, actor, span_of(dressed->bytes, dressed->size), dressed);
     value_pack_unref(dressed);
     return status;
@@ -283,7 +284,7 @@ failure *invocation_lost(const invocation *invocation, mr_status code, const cha
     return failure_of(invocation, over->code, "was lost", failure_ref(over));
 }
 
-/* Takes the objects that the values name and refer to. */
+/* Takes the store objects and references of received values. */
 static mr_status take_named(invocation *invocation, wire_values *values) {
     core_worker *worker = invocation->worker;
     MR_TRY(wire_values_keep(values));
@@ -333,7 +334,8 @@ failure *invocation_outcome(invocation *invocation, const rpc_call_result *resul
     return status == MR_OK ? failed : failure_of(invocation, status, mr_last_error(), NULL);
 }
 
-/* The record goes, the objects that it has made stay held by the caller: the array is `one` or the caller's own. */
+/* Frees the record, and passes its holds on the result objects to the caller. Returns `one`, or an array to be
+ * freed. */
 static object **leave_record(invocation *invocation, object **one) {
     object **results = invocation->results;
     *one = invocation->result;
@@ -344,7 +346,7 @@ static object **leave_record(invocation *invocation, object **one) {
     return results != NULL ? results : one;
 }
 
-/* Values that do not fit into their objects must last. */
+/* Whether all values fit into their objects; the memory of larger values must be kept. */
 static bool are_small(const value_pack_view *view) {
     for (uint32_t i = 0; i < view->count; i++) {
         value_pack_entry entry = value_pack_view_entry(view, i);

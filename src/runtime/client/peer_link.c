@@ -47,7 +47,7 @@ mr_status peer_links_use(peer_links *links, uint64_t process, peer_link_user *us
 
 void peer_link_leave(peer_link_user *user) { list_remove(&user->place); }
 
-/* A user that is told may remove itself and others: each remaining user is told once. */
+/* A notified user may remove itself and others: each remaining user is notified once. */
 void peer_links_opened(peer_links *links, link_id link) {
     peer_link *peer_link = map_get(&links->by_link, link.v);
     if (peer_link == NULL) return;

@@ -1,4 +1,4 @@
-/* peer_link_test.c — routes to other processes: shared by their users, told once, found however many there are. */
+/* peer_link_test.c — links to other processes: one for each, shared by its users, each of which is notified once. */
 #include "runtime/client/peer_link.h"
 
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 typedef struct fixture {
     peer_links links;
     env env;
-    uint32_t opened;  /* links so far */
-    char address[64]; /* of the last one */
+    uint32_t opened;  /* number of links opened */
+    char address[64]; /* address of the last link */
     bool refuses;
 } fixture;
 
@@ -42,7 +42,7 @@ typedef struct watcher {
     int opened, closed;
     bool unreachable;
     peer_link *link;
-    struct watcher *leaves; /* who leaves when this one is told */
+    struct watcher *leaves; /* user that leaves when this one is notified */
 } watcher;
 
 static void was_opened(peer_link_user *user) {
@@ -77,11 +77,11 @@ static void one_link_for_all_users_of_a_process(void **state) {
     assert_false(a.link->open);
     peer_links_opened(&fixture.links, a.link->link);
     assert_true(a.opened == 1 && b.opened == 1 && other.opened == 0 && a.link->open);
-    peer_links_opened(&fixture.links, (link_id){99}); /* one that others opened */
+    peer_links_opened(&fixture.links, (link_id){99}); /* a link that another process opened */
     cause why = {.status = MR_PEER_DIED};
     peer_links_closed(&fixture.links, a.link->link, &why);
     assert_true(a.closed == 1 && b.closed == 1 && other.closed == 0);
-    use(&fixture, &a, 7); /* gone: the next one opens it again */
+    use(&fixture, &a, 7); /* the link is closed: the next user opens another */
     assert_int_equal(fixture.opened, 3);
     peer_links_fini(&fixture.links);
 }
@@ -93,7 +93,7 @@ static void a_process_that_left_is_not_notified(void **state) {
     use(&fixture, &a, 7);
     use(&fixture, &b, 7);
     use(&fixture, &c, 7);
-    a.leaves = &b; /* inside of being told */
+    a.leaves = &b; /* in the callback */
     peer_links_opened(&fixture.links, a.link->link);
     assert_true(a.opened == 1 && b.opened == 0 && c.opened == 1);
     a.leaves = &c;
@@ -132,7 +132,7 @@ static void names_are_learnt_one_by_one(void **state) {
     watcher a;
     set_up(&fixture);
     use(&fixture, &a, 7);
-    peer_link_learn(a.link, 0); /* no number */
+    peer_link_learn(a.link, 0); /* 0 is not a number of a name */
     peer_link_learn(a.link, 1);
     peer_link_learn(a.link, 64);
     peer_link_learn(a.link, NAME_TABLE_MAX);

@@ -11,7 +11,7 @@ typedef struct group {
     placement_cache *cache;
     uint64_t key;
     bool is_placed;
-    bool removed; /* before the call was answered */
+    bool removed; /* removed before the call was answered */
 } group;
 
 void placement_cache_init(placement_cache *cache, core_worker *worker) {
@@ -33,7 +33,7 @@ static void answered(wire_call *call, const rpc_call_result *result) {
     wire_call_end(call);
 }
 
-/* MR_BUSY, MR_NOMEM, …: not requested. */
+/* Requests a group whose answer is cached. Any status but MR_OK: not requested. */
 static mr_status ask(placement_cache *cache, uint64_t key, span fields) {
     MR_TRY(map_reserve(&cache->groups, 1));
     group *made;
@@ -50,7 +50,7 @@ static mr_status ask(placement_cache *cache, uint64_t key, span fields) {
 
 void placement_cache_create(placement_cache *cache, mr_placement_group group, span fields) {
     if (ask(cache, wire_group_key(group), fields) != MR_OK)
-        core_worker_tell_node(cache->worker, NODE_GROUP_CREATE, fields); /* now or later; the node will be asked */
+        core_worker_tell_node(cache->worker, NODE_GROUP_CREATE, fields); /* not cached: waits ask the node */
 }
 
 bool placement_cache_has(const placement_cache *cache, mr_placement_group group) {
@@ -62,5 +62,5 @@ void placement_cache_forget(placement_cache *cache, uint64_t key) {
     group *group = map_remove(&cache->groups, key);
     if (group == NULL) return;
     group->removed = true;
-    if (group->is_placed) wire_call_end(&group->call); /* else the request is in flight */
+    if (group->is_placed) wire_call_end(&group->call); /* else the request is in flight, and `answered` ends it */
 }

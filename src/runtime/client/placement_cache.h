@@ -1,8 +1,8 @@
 /* placement_cache.h — placement groups that this process created, with the node's answer whether they are placed:
  * waiting for a placed group needs no request.
  *
- *   asked ──► placed at once ──► removed: by us, or the node says so (CLIENT_GROUP_GONE)
- *     └── waiting or refused: not cached, the node is asked
+ *   asked ──► placed at once ──► removed: by this process or, as CLIENT_GROUP_GONE reports, by another
+ *     └── waiting or refused: not cached; a wait is a request to the node
  *
  * Pure over the core worker's RPCs. */
 #pragma once

@@ -15,7 +15,7 @@ typedef struct kept {
     uint64_t number;
     value_pack *values;
     result_holds *holds;
-    borrow_gate gate; /* of one that arrived */
+    borrow_gate gate; /* for an answer that arrived */
     bool closed;      /* its link is closed: no confirmation is sent */
 } kept;
 
@@ -88,7 +88,7 @@ void result_holds_closed(result_holds *holds, link_id link) {
 
 /* ---- The calling side. */
 
-/* False: there is no room for it now. */
+/* Sends CLIENT_TOOK. False: there is no room now. */
 static bool say_took(result_holds *holds, const kept *kept) {
     FAILPOINT("runtime.transit_took");
     if (MUTATED("no-took")) return true;

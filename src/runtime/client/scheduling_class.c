@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "runtime/client/task_internal.h"
 
-enum { SHAPES_LEAST = 16 }; /* fewer than this are not worth looking for those not in use */
+enum { SHAPES_LEAST = 16 }; /* with fewer classes, unused ones are not freed */
 
 static void unlink_shape(tasks *tasks, scheduling_class *gone) {
     scheduling_class *first = map_get(&tasks->shapes_by_need, gone->hash);

@@ -10,26 +10,26 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
-enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each arrived result */ };
+enum { WINDOW_FIRST = 4 /* pulls at the begin; one more for each arrived result */ };
 
 struct stream_reader {
     stream_readers *readers;
     object *whole; /* held */
     object_waiter ended;
-    list pulls; /* of pull: not taken, in order */
+    list pulls; /* elements: pull, not taken, in order */
     uint32_t count, window, ahead;
-    link_id link;    /* that the request was sent on, */
-    uint64_t number; /* and its call; 0: not sent, or over */
-    failure *failed; /* how it ended, not told yet */
+    link_id link;    /* link on which the request was sent */
+    uint64_t number; /* number of the request's call; 0: not sent, or over */
+    failure *failed; /* failure of the request, until a pull reports it */
     bool began, over;
 };
 
 typedef struct pull {
     wire_call call;
     list place;
-    stream_reader *stream; /* NULL: abandoned or taken, and only the call is still to end */
+    stream_reader *stream; /* NULL: abandoned or taken; the record is freed when the call ends */
     object *object;        /* held */
-    bool peeked;           /* the program has a reference to it, borrowed from us */
+    bool peeked;           /* the program has a reference from mr_stream_peek */
 } pull;
 
 /* ---- Pulls. */
@@ -55,7 +55,7 @@ static void pulled(wire_call *call, const rpc_call_result *result) {
         wire_call_end(call);
         return;
     }
-    if (result->status != MR_OK) return; /* it is idle again: the end of the request says why */
+    if (result->status != MR_OK) return; /* the pull is idle again: the end of the request has the cause */
     stream_readers *readers = pull->stream->readers;
     objects *objects = &readers->worker->objects;
     value_pack *values = NULL;
@@ -78,12 +78,12 @@ static void pulled(wire_call *call, const rpc_call_result *result) {
     object_drop(objects, whole);
 }
 
-/* Ends in `pulled`. */
+/* The cancelled call ends in `pulled`. */
 static void cancel_call(const core_worker *worker, const pull *pull) {
     if (pull->call.id.number != 0 && rpc_cancel(worker->rpc, pull->call.id) != MR_OK) error_clear();
 }
 
-/* Leaves the line; the record goes when its call has ended. */
+/* Removes a pull from its stream; the record is freed when its call has ended. */
 static void pull_drop(pull *pull) {
     core_worker *worker = pull->stream->readers->worker;
     object *object = pull->object;
@@ -110,12 +110,12 @@ static void feed(stream_reader *stream) {
     list_for_each (at, &stream->pulls) {
         pull *pull = container_of(at, struct pull, place);
         if (pull->object->state != OBJECT_PENDING || pull->call.id.number != 0) continue;
-        if (pull_ask(pull) != MR_OK) return; /* on_room, or the link's end, comes */
+        if (pull_ask(pull) != MR_OK) return; /* repeated when the link has room, or ended with the link */
     }
     core_worker_stir(stream->readers->worker);
 }
 
-/* Failure of the next result that will not arrive: the request's failure is reported once. */
+/* Fails a pull that gets no result: the first with the request's failure, all others with MR_END. */
 static void fail_pull(stream_reader *stream, pull *pull) {
     failure *failed = stream->failed;
     stream->failed = NULL;
@@ -134,7 +134,7 @@ static mr_status add_pull(stream_reader *stream) {
         free(made);
         return MR_NOMEM;
     }
-    made->object->seen = true; /* the program has not got it yet */
+    made->object->seen = true; /* no failure is logged before the program has a reference */
     list_push_back(&stream->pulls, &made->place);
     stream->count++;
     if (stream->over) fail_pull(stream, made);
@@ -149,7 +149,7 @@ static void fill(stream_reader *stream) {
     feed(stream);
 }
 
-/* ---- The request. */
+/* ---- The request of a stream. */
 
 static void whole_settled(object_waiter *waiter, object *whole) {
     stream_reader *stream = container_of(waiter, struct stream_reader, ended);
@@ -168,7 +168,7 @@ static void whole_settled(object_waiter *waiter, object *whole) {
 
 void stream_reader_sent(invocation *invocation, link_id link) {
     stream_reader *stream = stream_reader_find(&invocation->worker->readers, invocation->result);
-    if (stream == NULL) return; /* abandoned meanwhile: its cancellation follows */
+    if (stream == NULL) return; /* the stream was abandoned: the cancellation of the request follows */
     stream->link = link;
     stream->number = invocation->call.id.number;
     fill(stream);
@@ -177,7 +177,7 @@ void stream_reader_sent(invocation *invocation, link_id link) {
 void stream_reader_unsent(const invocation *invocation) {
     stream_reader *stream = stream_reader_find(&invocation->worker->readers, invocation->result);
     if (stream == NULL) return;
-    stream->number = 0; /* nothing is asked until it is sent again */
+    stream->number = 0; /* no pull is sent until the request is sent again */
     list_for_each (at, &stream->pulls) cancel_call(invocation->worker, container_of(at, pull, place));
 }
 
@@ -186,7 +186,7 @@ bool stream_reader_began(const invocation *invocation) {
     return stream == NULL || (stream->began && !MUTATED("no-began"));
 }
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 void stream_readers_init(stream_readers *readers, core_worker *worker) {
     *readers = (struct stream_readers){.worker = worker};
@@ -199,7 +199,7 @@ mr_status stream_reader_open(stream_readers *readers, object *whole, uint32_t ah
     made->window = ahead < WINDOW_FIRST ? ahead : WINDOW_FIRST;
     list_init(&made->pulls);
     whole->streams = true;
-    whole->seen = true; /* the failure is reported by the result that will not arrive */
+    whole->seen = true; /* fail_pull reports the failure */
     object_wait(&readers->worker->objects, whole, &made->ended);
     map_put(&readers->by_serial, whole->ref.word[1], made);
     return MR_OK;
@@ -235,7 +235,7 @@ void stream_readers_feed(stream_readers *readers) {
     map_for_each (slot, &readers->by_serial) feed(slot.value);
 }
 
-/* ---- Taking. */
+/* ---- Taking of results. */
 
 mr_status stream_reader_head(stream_reader *stream, object **out) {
     if (list_empty(&stream->pulls)) MR_TRY(add_pull(stream));
@@ -257,7 +257,7 @@ object *stream_reader_take(stream_reader *stream) {
     object *object = head->object;
     MR_ASSERT(object->state != OBJECT_PENDING);
     if (!head->peeked || object->names == 0) object_name(object);
-    head->peeked = false; /* it is the program's own */
+    head->peeked = false; /* the reference is the program's own now */
     object->seen = false;
     pull_drop(head);
     fill(stream);

@@ -32,7 +32,7 @@ static void describe(const invocation *invocation, char *out, size_t size) {
     snprintf(out, size, "task '%s'", invocation->name->text);
 }
 
-/* No worker will come for what is queued. */
+/* Fails all queued tasks of a class. */
 void scheduling_class_fail(scheduling_class *class, failure *why) {
     while (!list_empty(&class->queue)) {
         task *task = task_at(class->queue.next);
@@ -41,7 +41,7 @@ void scheduling_class_fail(scheduling_class *class, failure *why) {
     }
 }
 
-/* ---- Feeding. */
+/* ---- Sending queued tasks. */
 
 static void task_done(wire_call *call, const rpc_call_result *result);
 
@@ -86,7 +86,7 @@ void scheduling_class_feed(scheduling_class *class) {
         if (lease == NULL) break;
         task *task = task_at(class->queue.next);
         mr_status status = send_task(task, lease);
-        if (status == MR_BUSY || status == MR_CLOSED) break; /* on_room, or the link's end, comes */
+        if (status == MR_BUSY || status == MR_CLOSED) break; /* continued when the link has room, or has closed */
         if (status != MR_OK) {
             class->queued--;
             invocation_fail(&task->invocation, status, mr_last_error(), NULL);
@@ -111,8 +111,8 @@ static void queue_task(task *task) {
     scheduling_class_feed(task->class);
 }
 
-/* In front of all that were never sent, and among those that came back in the order of their submission: a worker gives
- * back its first one first. */
+/* Queues a task again: before all tasks that were never sent, and among those that came back in submission order. A
+ * worker gives back its first task first. */
 static void queue_again(task *task) {
     scheduling_class *class = task->class;
     list *at = class->queue.next;
@@ -122,10 +122,10 @@ static void queue_again(task *task) {
     list_insert_before(at, &task->invocation.place);
     task->lease = NULL;
     task->returned = true;
-    class->queued++; /* fed when the lease has gone */
+    class->queued++; /* the class is fed when the lease has ended, or by the caller */
 }
 
-/* The worker is gone, or gave the task back unbegun; the task may be retried. */
+/* Queues a task again, if it may be retried, whose worker is gone or gave it back unbegun (`began` is false). */
 static bool try_again(task *task, failure *cause, bool began) {
     scheduling_class *class = task->class;
     if ((began && task->retries == 0) || task->cancelled || class->tasks->worker->over != NULL) return false;
@@ -136,7 +136,7 @@ static bool try_again(task *task, failure *cause, bool began) {
     return true;
 }
 
-/* Lost with its worker; the reference to the cause is taken over. */
+/* Retries or fails a task lost with its worker. Takes over the reference to `cause`. */
 static void task_lost(task *task, failure *cause, bool began) {
     if (try_again(task, cause, began)) {
         failure_unref(cause);
@@ -146,15 +146,15 @@ static void task_lost(task *task, failure *cause, bool began) {
     invocation_end_failure(invocation, invocation_lost(invocation, MR_WORKER_DIED, "its worker died", cause));
 }
 
-/* A task of this lease is done. */
+/* A task of this lease is done: returns the lease, or feeds its class. */
 static void lease_next(lease *lease, bool give_back) {
     scheduling_class *class = lease->class;
     if (give_back) task_lease_give_back(lease);
     if (!list_empty(&class->queue)) scheduling_class_feed(class);
 }
 
-/* The worker is blocked: the task before this one takes longer than estimated. Other workers get the task, with shorter
- * queues. */
+/* The worker gave the task back because it is blocked: the task before this one takes longer than estimated. Other
+ * workers get the task, with shorter queues. */
 static void task_given_back(task *task, lease *lease) {
     scheduling_class *class = task->class;
     if (task->calls_max > 0) uncount_bounded(task, lease);
@@ -193,7 +193,7 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
     failure *failed = invocation_outcome(&task->invocation, result, &values, &lost);
     if (lost) {
         task_lost(task, failed, true);
-        if (result->why == NULL) scheduling_class_feed(class); /* its worker lives: only its results are lost */
+        if (result->why == NULL) scheduling_class_feed(class); /* the worker is alive: only results are lost */
         return;
     }
     if (failed != NULL)
@@ -205,8 +205,8 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
 
 /* ---- Submitting. */
 
-/* Ends a task whose argument failed, and then those that hang on it in turn, however many: each is put in line by the
- * end of the one before it. */
+/* Ends a task whose argument failed, then the tasks that depend on it, without recursion: the end of each task adds its
+ * dependents to the list. */
 static void doom(tasks *tasks, task *first) {
     list_remove(&first->invocation.place);
     list_push_back(&tasks->doomed, &first->invocation.place);
@@ -226,7 +226,7 @@ static void arguments_settled(arguments *arguments) {
     failure *over = task->class->tasks->worker->over;
     if (arguments->failed != NULL)
         doom(task->class->tasks, task);
-    else if (over != NULL) /* its arguments came after all, from a worker that outlived the node */
+    else if (over != NULL) /* the arguments became ready after the node's end, from a worker still alive */
         invocation_fail(&task->invocation, over->code, "could not run", failure_ref(over));
     else
         queue_task(task);
@@ -249,13 +249,13 @@ static void start(invocation *invocation) {
         list_push_back(&task->class->tasks->waiting, &invocation->place);
 }
 
-typedef struct ending { /* a worker was asked to end */
+typedef struct ending { /* WORKER_END, sent to a worker */
     wire_call call;
     tasks *tasks;
     uint64_t lease;
 } ending;
 
-/* The worker answers only if the task had not begun: then the worker and its lease live on. */
+/* The worker answers only if the task had not begun: then the worker and its lease remain. */
 static void ending_done(wire_call *call, const rpc_call_result *result) {
     ending *ending = container_of(call, struct ending, call);
     lease *lease = result->why != NULL ? NULL : task_lease_find(ending->tasks, ending->lease);
@@ -265,7 +265,7 @@ static void ending_done(wire_call *call, const rpc_call_result *result) {
     lease_next(lease, task_lease_is_over(lease));
 }
 
-/* Its worker ends itself if it runs this very task, and gives back before what waits in it for its turn. */
+/* Asks the worker to end if it runs this very task; before its end the worker gives back its queued tasks. */
 static mr_status end_worker(const task *task) {
     uint64_t number = task->invocation.call.id.number;
     wire_message message = {.fields = span_of(&number, sizeof number)};
@@ -276,7 +276,7 @@ static mr_status end_worker(const task *task) {
     if (status != MR_OK) free(ending);
     if (status == MR_BUSY) return status;
     task->lease->ended = true;
-    return MR_OK; /* a link that closes takes it along anyway */
+    return MR_OK; /* MR_CLOSED: the task ends with the link */
 }
 
 static mr_status cancel(invocation *invocation, wire_how how) {
@@ -285,21 +285,21 @@ static mr_status cancel(invocation *invocation, wire_how how) {
     if (sent && how == WIRE_BY_FORCE) MR_TRY(end_worker(task));
     if (sent && how == WIRE_ALONE) MR_TRY(invocation_spare_children(invocation, task->lease->link));
     task->cancelled = true;
-    if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* ends in task_done */
+    if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* the task ends in task_done */
     if (arguments_are_settled(&invocation->arguments) && !invocation->held) task->class->queued--;
     invocation_fail(&task->invocation, MR_CANCELLED, "cancelled", NULL);
     return MR_OK;
 }
 
-/* The body that submits it was cancelled, and has not asked. Its caller and others go on feeding the worker: a late
- * child could wait in line behind a body that waits, in turn, for its own behind this one. */
+/* Whether the submitting body was cancelled and still submits. Callers send the worker more tasks meanwhile: a late
+ * child could be queued behind a body that waits for its own child, which is queued behind the cancelled body. */
 static bool is_late(const core_worker *worker) {
     return worker->run != 0 && worker->run == worker->cancelled_run && !MUTATED("no-late-cancel");
 }
 
 static const invocation_ops task_ops = {.start = start, .cancel = cancel, .describe = describe};
 
-/* Fields of a task's record besides its invocation; the task was not sent yet. */
+/* Sets the fields of an unsent task's record, except its invocation's. */
 static inline void name_task(task *task, scheduling_class *class, int retries, uint32_t calls_max) {
     task->class = class;
     class->open++;
@@ -369,7 +369,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     return MR_OK;
 }
 
-/* ---- The end. */
+/* ---- Shutdown. */
 
 /* Sent tasks end with their link, tasks that wait for futures end with those. */
 void tasks_over(tasks *tasks, failure *why) {
@@ -381,7 +381,7 @@ void tasks_fini(tasks *tasks) {
     slab_fini(&tasks->slab);
 }
 
-/* ---- Being seen. */
+/* ---- Reports. */
 
 static bool show(const list *tasks, task_snapshot_state state, task_snapshot_fn *fn, void *context) {
     list_for_each (at, tasks) {

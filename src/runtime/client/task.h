@@ -24,19 +24,19 @@
 
 typedef struct tasks {
     struct core_worker *worker;
-    slab slab; /* of task: those without a result */
+    slab slab; /* elements: task, without a result */
     list shapes;
     map shapes_by_need;             /* hash of the need → scheduling class */
-    size_t shape_count;             /* number of classes; */
-    size_t shapes_most;             /* at this count a new class first frees unused ones */
+    size_t shape_count;             /* number of classes */
+    size_t shapes_most;             /* number of classes at which a new class first frees unused ones */
     struct scheduling_class *usual; /* class of tasks that need one CPU; NULL: none yet */
-    list waiting;                   /* of task: waiting for their arguments */
-    list doomed;                    /* of task: an argument failed, about to end */
-    bool dooming;                   /* those are being ended */
+    list waiting;                   /* elements: task, waiting for its arguments */
+    list doomed;                    /* elements: task whose argument failed, about to end */
+    bool dooming;                   /* `doomed` is being emptied */
 } tasks;
 
 void tasks_init(tasks *tasks, struct core_worker *worker);
-void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
+void tasks_fini(tasks *tasks); /* called after tasks_over and the end of all calls */
 
 typedef struct task_plan { /* checked options */
     invocation_plan request;
@@ -55,9 +55,9 @@ struct lease *tasks_foresee(const tasks *tasks, const interned_name *name);
 object *tasks_submit_straight(tasks *tasks, struct lease *lease, interned_name *name, const mr_arg *args,
                               size_t args_count, int retries);
 
-void tasks_feed(tasks *tasks);                          /* a link has room again */
-void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node reclaims it */
-void tasks_reclaim_group(tasks *tasks, uint64_t group); /* all leases of this removed group */
+void tasks_feed(tasks *tasks);                          /* called when a link has room */
+void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node reclaims this lease */
+void tasks_reclaim_group(tasks *tasks, uint64_t group); /* returns all leases of a removed placement group */
 bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again later */
 bool tasks_have_leases(const tasks *tasks);
 void tasks_over(tasks *tasks, failure *why); /* the node is gone: pending and later tasks fail */

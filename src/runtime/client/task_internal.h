@@ -18,11 +18,11 @@ enum {
 typedef struct scheduling_class {
     list place;
     tasks *tasks;
-    uint64_t hash;                 /* of `need` */
-    struct scheduling_class *same; /* the next one with this hash; NULL: none */
+    uint64_t hash;                 /* hash of `need` */
+    struct scheduling_class *same; /* next class with this hash; NULL: none */
     size_t open;                   /* tasks of this class */
     resources need;
-    list queue; /* of task: ready to be sent */
+    list queue; /* elements: task, ready to be sent */
     size_t queued;
     list leases;
     uint32_t requests;
@@ -35,20 +35,20 @@ typedef struct lease {
     uint64_t id, process;
     peer_link_user user;
     peer_link *link;
-    list running; /* of task */
+    list running; /* elements: task */
     uint32_t in_flight;
     bool reclaimed;
     map bounded;       /* number of a name → tasks of it sent, for names with a calls_max */
-    bool spent;        /* it was sent its maximum of tasks, */
-    uint64_t spent_by; /* of the name with this number */
+    bool spent;        /* the worker was sent the maximum number of tasks of a name */
+    uint64_t spent_by; /* number of that name */
     bool held_up;      /* a body runs long: no more tasks until it is done */
-    bool ended;        /* a task was cancelled by force: the worker is about to die, if it still runs that task */
+    bool ended;        /* a task was cancelled by force: the worker ends if it still runs that task */
     uint32_t done_count, last_done_count; /* tasks done, and their count when last timed */
     int64_t idle_since_us, last_done_us;
 } lease;
 
 typedef struct task {
-    invocation invocation; /* first; its place: in tasks.waiting, a class's queue or a lease's running */
+    invocation invocation; /* first field; its `place` is in tasks.waiting, a class's queue or a lease's running */
     scheduling_class *class;
     lease *lease; /* NULL: not sent */
     int retries;
@@ -66,7 +66,7 @@ static inline int64_t task_now(const tasks *tasks) { return clock_now_us(tasks->
 /* ---- task.c. */
 
 void scheduling_class_feed(scheduling_class *class);
-void scheduling_class_fail(scheduling_class *class, failure *why); /* no worker will come for queued tasks */
+void scheduling_class_fail(scheduling_class *class, failure *why); /* fails all queued tasks */
 
 /* ---- scheduling_class.c. */
 
@@ -76,13 +76,13 @@ void task_shapes_fini(tasks *tasks);
 /* ---- task_lease.c. */
 
 void scheduling_class_ask(scheduling_class *class); /* requests as many workers as the queued tasks justify */
-/* Number of tasks sent to one worker at a time; the lease that gets the next task, NULL: none. */
+/* Limit of tasks sent to one worker at a time; and the lease that gets the next task, NULL: none. */
 uint32_t scheduling_class_depth(const scheduling_class *class);
 lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth);
-void task_lease_note(lease *lease, task *task); /* it is done */
+void task_lease_note(lease *lease, task *task); /* measures a task that is done */
 static inline bool task_lease_is_over(const lease *lease) {
     return (lease->reclaimed || lease->spent) && lease->in_flight == 0;
 }
-lease *task_lease_find(const tasks *tasks, uint64_t id); /* NULL */
+lease *task_lease_find(const tasks *tasks, uint64_t id); /* NULL: none */
 void task_lease_give_back(lease *lease);
 void task_lease_free(lease *lease);

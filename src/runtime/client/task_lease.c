@@ -9,10 +9,10 @@
 
 enum {
     REQUESTS_MAX = 64,    /* concurrent lease requests of one scheduling class */
-    DEPTH_MAX = 128,      /* tasks that wait in one worker */
-    DEPTH_US = 500,       /* as many as take about this long */
-    IDLE_US = 100 * 1000, /* a lease without work goes back after this */
-    SERVICE_EVERY = 16,   /* of short tasks so many are timed as one */
+    DEPTH_MAX = 128,      /* limit of tasks sent to one worker */
+    DEPTH_US = 500,       /* total duration of the tasks sent to one worker */
+    IDLE_US = 100 * 1000, /* a lease without tasks is returned after this */
+    SERVICE_EVERY = 16,   /* so many short tasks are timed as one */
     FEED_US = 1,          /* approximate cost of a task for its submitter */
 };
 
@@ -21,7 +21,7 @@ typedef struct lease_request {
     scheduling_class *class;
 } lease_request;
 
-/* ---- Coming and going. */
+/* ---- Grant and return of leases. */
 
 void task_lease_free(lease *lease) {
     MR_ASSERT(lease->in_flight == 0);
@@ -46,7 +46,7 @@ void task_lease_give_back(lease *lease) {
     lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
 }
 
-/* Queued tasks fail, unless other workers take them. The reference is taken over. */
+/* Fails the queued tasks, unless the class has other leases. Takes over the reference to `refused`. */
 static void refuse(scheduling_class *class, failure *refused) {
     if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
     failure_unref(refused);
@@ -54,8 +54,9 @@ static void refuse(scheduling_class *class, failure *refused) {
 
 static void lease_opened(peer_link_user *user) { scheduling_class_feed(container_of(user, lease, user)->class); }
 
-/* The worker is gone, and the calls to it have ended already. If only the link broke, the worker must end: it may still
- * run tasks that are retried elsewhere. Or the worker lives but cannot be reached, and neither could the next. */
+/* The link to a worker has closed, and the calls on it have ended. If only the link broke, the worker must end: it may
+ * still run tasks that are retried elsewhere. A worker that is alive but cannot be reached is given back, and queued
+ * tasks fail: the next worker could not be reached either. */
 static void lease_closed(peer_link_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     scheduling_class *class = lease->class;
@@ -76,7 +77,7 @@ static void lease_answered(wire_call *call, const rpc_call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
     bool granted = result->status == MR_OK && !reader.failed;
-    bool lost = result->why != NULL || worker->over != NULL; /* with the node: tasks_over follows */
+    bool lost = result->why != NULL || worker->over != NULL; /* the node is gone: tasks_over follows */
     failure *refused = granted || lost ? NULL : wire_failure(result, "the node");
     wire_call_end(call);
     if (refused != NULL) refuse(class, refused);
@@ -97,8 +98,9 @@ static void lease_answered(wire_call *call, const rpc_call_result *result) {
     refuse(class, refused);
 }
 
-/* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
- * but a CPU, no more than there are of those. A worker that is fed too little sleeps and is woken for each task. */
+/* Number of workers that these tasks justify: as many as this process can keep busy and, if the tasks are too short to
+ * wait for anything but a CPU, at most the number of CPUs. A worker with too few tasks sleeps, and is woken for each
+ * task. */
 static uint32_t worth_feeding(const scheduling_class *class) {
     double count = class->service_us / FEED_US;
     uint32_t cpus = class->tasks->worker->host->cpus;
@@ -110,7 +112,7 @@ static bool may_be_fed(const lease *lease) {
     return !lease->reclaimed && !lease->spent && !lease->held_up && !lease->ended;
 }
 
-/* Leases that are granted, opening or requested. */
+/* Whether enough leases are granted, opening or requested. */
 static bool has_enough(const scheduling_class *class) {
     uint32_t worth = worth_feeding(class), count = class->requests;
     list_for_each (at, &class->leases) {
@@ -134,13 +136,13 @@ void scheduling_class_ask(scheduling_class *class) {
         wire_message message = {.fields = span_of(fields, writer_size(&writer))};
         if (core_worker_ask_node(worker, NODE_LEASE, &message, &request->call) != MR_OK) {
             free(request);
-            return; /* busy: asked again with the next feed */
+            return; /* MR_BUSY: requested again by the next feed */
         }
         class->requests++;
     }
 }
 
-/* ---- Which one is fed. */
+/* ---- Choice of a lease. */
 
 uint32_t scheduling_class_depth(const scheduling_class *class) {
     double depth = DEPTH_US / (class->service_us > 0.1 ? class->service_us : 0.1);
@@ -149,7 +151,7 @@ uint32_t scheduling_class_depth(const scheduling_class *class) {
 
 static bool is_usable(const lease *lease) { return lease->link != NULL && lease->link->open && may_be_fed(lease); }
 
-/* An idle one, while there are too few that are busy; else the one with the least to do, below the depth. */
+/* Returns an idle lease while too few leases are busy; else the busy lease with the fewest tasks, below `depth`. */
 lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth) {
     lease *idle = NULL, *best = NULL;
     uint32_t busy = 0;
@@ -164,8 +166,8 @@ lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth) {
     return idle != NULL && busy < worth_feeding(class) ? idle : best;
 }
 
-/* Time for which the worker ran only this task. Measured for every task while tasks are long, and for some of them when
- * they are so short that reading the clock matters. */
+/* Measures the time for which the worker ran only this task: for every task while tasks are long, and for one of
+ * SERVICE_EVERY when they are so short that reading the clock matters. */
 void task_lease_note(lease *lease, task *task) {
     scheduling_class *class = task->class;
     uint32_t done = ++lease->done_count;
@@ -180,7 +182,7 @@ void task_lease_note(lease *lease, task *task) {
     lease->last_done_count = done;
 }
 
-/* ---- Time. */
+/* ---- Reclaim, and return of idle leases. */
 
 lease *task_lease_find(const tasks *tasks, uint64_t id) {
     list_for_each (at, &tasks->shapes) {
@@ -217,7 +219,7 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
         list_for_each (item, &class->leases) {
             lease *lease = container_of(item, struct lease, place);
             any = true;
-            bool unused = list_empty(&class->queue) || is_usable(lease); /* or its link is still opening */
+            bool unused = list_empty(&class->queue) || is_usable(lease); /* else its link is opening */
             bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
             if (idle && !MUTATED("no-release")) task_lease_give_back(lease);
         }

@@ -6,19 +6,19 @@
 
 typedef enum task_snapshot_state {
     TASK_SNAPSHOT_ARGUMENTS, /* some arguments are pending */
-    TASK_SNAPSHOT_QUEUED,    /* a task: for a worker; a call: for its actor, or for a call before it */
+    TASK_SNAPSHOT_QUEUED,    /* waits: a task for a worker, a call for its actor or an earlier call */
     TASK_SNAPSHOT_SENT,      /* sent to its worker: running or queued there */
 } task_snapshot_state;
 
 typedef struct task_snapshot { /* all borrowed */
-    bool is_call;              /* of an actor; else a task */
+    bool is_call;              /* actor call; else a task */
     const invocation *invocation;
     task_snapshot_state state;
     uint64_t process;        /* worker it was sent to; 0: not sent */
-    const resources *need;   /* of a task */
-    int retries;             /* of a task: retries left */
-    mr_actor actor;          /* of a call */
-    const char *actor_state; /* of a call: state of its actor */
+    const resources *need;   /* needs of a task */
+    int retries;             /* retries left of a task */
+    mr_actor actor;          /* actor of a call */
+    const char *actor_state; /* state of a call's actor */
 } task_snapshot;
 
-typedef bool task_snapshot_fn(void *context, const task_snapshot *snapshot); /* false: no more */
+typedef bool task_snapshot_fn(void *context, const task_snapshot *snapshot); /* false: stop */

@@ -30,7 +30,7 @@ typedef struct watch {
     object_waiter waiter;
     list place; /* in mr->watches while the future is pending */
     mr_context *mr;
-    object *object; /* held while it is pending */
+    object *object; /* held while the future is pending */
     mr_ref ref;
     mr_ready_fn *fn;
     void *user;
@@ -61,7 +61,7 @@ void callbacks_end(mr_context *mr) {
     (void)callbacks_deliver(mr);
 }
 
-/* The reference is pending: the watch (moved) is called when it is ready. */
+/* Watches a pending object: the watch (moved) is called when it is ready. */
 static void watch_for(mr_context *mr, object *object, watch *watch) {
     *watch = (struct watch){.callback.tell = tell_ready,
                             .waiter.fn = came,
@@ -72,7 +72,7 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
                             .user = watch->user};
     list_push_back(&mr->watches, &watch->place);
     object_wait(&mr->worker.objects, object, &watch->waiter);
-    progress_thread_nudge(mr); /* perhaps no thread drives */
+    progress_thread_nudge(mr); /* no thread may be driving */
 }
 
 mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
@@ -96,7 +96,7 @@ mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
     return MR_OK;
 }
 
-/* ---- A body that was cancelled. */
+/* ---- A cancelled body. */
 
 typedef struct cancel_notice {
     callback callback;
@@ -116,7 +116,7 @@ cancel_wish callback_spared(mr_call *call) {
 }
 
 void callback_cancelled(void *context, mr_call *call) {
-    /* the call may be gone when the callback runs */
+    /* the call may have ended when the callback runs */
     cancel_notice *made = XNEW(cancel_notice, .callback.tell = tell_cancelled, .wish = callback_spared(call));
     callback_post(context, &made->callback);
 }

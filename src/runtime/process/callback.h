@@ -12,7 +12,7 @@
 
 typedef struct callback { /* embedded in the callback's record */
     list place;
-    void (*tell)(struct callback *callback); /* without the lock; frees it */
+    void (*tell)(struct callback *callback); /* called without the lock; frees the record */
 } callback;
 
 void callback_post(mr_context *mr, callback *callback); /* locked */
@@ -20,7 +20,7 @@ bool callbacks_deliver(mr_context *mr);                 /* locked; unlocks aroun
 /* Locked, after the end of all calls: calls the remaining callbacks of futures. */
 void callbacks_end(mr_context *mr);
 
-/* Of mr_on_cancel. The call was cancelled (locked); or has ended otherwise: its callback, to be called without the
- * lock. */
+/* Callbacks of mr_on_cancel: the first function posts that of a cancelled call (locked); the second one returns that of
+ * a call that has ended otherwise, to be called without the lock. */
 void callback_cancelled(void *context, mr_call *call); /* as core_worker_host.cancelled, of a mr_context */
 cancel_wish callback_spared(mr_call *call);            /* locked; fn NULL: no callback */

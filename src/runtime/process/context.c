@@ -43,9 +43,9 @@
 enum {
     PAUSE_US = 1000,
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
-    ASK_US = 50 * 1000, /* whether to give up, this often */
+    ASK_US = 50 * 1000, /* interval of calls of give_up */
     LEAVE_US = 10 * 1000 * 1000,
-    LENDS_AFTER_US = 300, /* of waiting in a worker */
+    LENDS_AFTER_US = 300, /* wait of a worker's thread after which its resources are lent */
 };
 
 /* The only function that changes the state. */
@@ -64,12 +64,12 @@ static void enter(mr_context *mr, context_state next) {
 
 /* ---- Driving. */
 
-/* A thread whose timeout is not longer than its spin does not sleep another microsecond: the kernel makes it fifty. */
+/* Deadline after a spin. A timeout that is not longer than the spin gets no sleep: the kernel would make it 50 µs. */
 static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
     return clock_deadline_us(now_us, timeout_us > SPIN_WAIT_SPIN_US ? timeout_us - SPIN_WAIT_SPIN_US : 0);
 }
 
-/* No message arrived during the spin. As context_await_more. */
+/* Sleeps, after a spin without a message. Returns as context_await_more. */
 static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
@@ -85,14 +85,14 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
     return true;
 }
 
-/* Spins first, unless it makes way for others, without reading the clock: most answers come within that time. */
+/* Spins first, without reading the clock, unless makes_way is set: most answers arrive within that time. */
 bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     event_ring_idle(&mr->worker.writer.ring);
     if (!mr->makes_way) shm_transport_wait(mr->transport, &mr->poller, 0);
     return context_poll(mr) || rest(mr, timeout_us, deadline_us);
 }
 
-/* This thread drives. Returns whether the waiter is done; false: timeout, or the context closes, if it leaves then. */
+/* Drives until the waiter is done. False: timeout; or, if `leaves`, the context closes. */
 static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
     int64_t deadline_us = 0;
     while (!waiter->done) {
@@ -112,7 +112,7 @@ static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int
         bool done = drive(mr, waiter, timeout_us, leaves);
         poller_pass(&mr->poller);
         turn = done ? POLLER_DONE : POLLER_TIMEOUT;
-        if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* it drives from now on */
+        if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* the progress thread drives from now on */
     }
     mr->waiting--;
     mr->progress.presence++;
@@ -142,7 +142,7 @@ mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t ti
     return status;
 }
 
-typedef struct in_line { /* a waiting thread; lives on its stack */
+typedef struct in_line { /* waiting thread; on its stack */
     list place;
     poller_waiter waiter;
 } in_line;
@@ -177,7 +177,7 @@ void context_pause(mr_context *mr) {
     if (context_wait(mr, &pause, PAUSE_US) == MR_OK) MR_UNREACHABLE();
 }
 
-/* ---- Asking the node, and waiting for its answer. */
+/* ---- Requests to the node that wait for the answer. */
 
 typedef struct node_answer {
     wire_call call;
@@ -210,7 +210,7 @@ mr_status context_call_node(mr_context *mr, wire_method method, span fields, int
     MR_TRY(status);
     status = context_wait(mr, &answer.waiter, timeout_us);
     if (status != MR_OK) {
-        if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
+        if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* the call has not ended */
         error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
     } else if (answer.failed != NULL) {
         status = failure_raise(answer.failed);
@@ -235,13 +235,13 @@ static void unlock(void *context) { context_unlock(context); }
 
 static mr_status check(void *context) { return context_check(context, context); }
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 static void address_of(void *context, uint64_t process, char *out, size_t size) {
     snprintf(out, size, "shm:#%llx", (unsigned long long)process);
 }
 
-/* Comes before the work that it is for, while the worker has none. */
+/* Sets the worker's GPUs. WORKER_GPUS arrives before the work that needs them, while the worker has no other. */
 static void see_gpus(void *context, span devices) {
     mr_context *mr = context;
     snprintf(mr->gpus, sizeof mr->gpus, "%.*s", (int)devices.size, devices.size == 0 ? "" : (const char *)devices.data);
@@ -263,19 +263,19 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     return count;
 }
 
-/* Worker output goes to files, which only grow until the node truncates them. */
+/* Bytes in a stream's file. The output of workers goes to files, which only grow until the node truncates them. */
 static uint64_t printed(void *context, std_stream std_stream) {
     struct stat stat;
     return fstat(std_stream_fd(std_stream), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
 }
 
-/* Wakes one thread for each arriving call; all of them at the end. */
+/* Wakes one thread for each arriving call, and all threads when the worker is over. */
 static void called(void *context) {
     mr_context *mr = context;
     context_wake(mr, &mr->idle, worker_is_over(mr->worker.worker));
 }
 
-/* Running bodies must end, and cannot be asked to. */
+/* Ends this process with its running bodies, which cannot be asked to end. */
 static void end_now(void *context) { kill(getpid(), SIGKILL); }
 
 /* Calls give_up at a limited rate, since waits may be short. */
@@ -314,7 +314,7 @@ static void store_server_answered(void *context) {
 static mr_status join_node(mr_context *mr) {
     MR_TRY(core_worker_start(&mr->worker, shm_transport_process(mr->transport), shm_transport_arena(mr->transport)));
     int64_t deadline_us = 0;
-    bool serves = mr->worker.role == WIRE_WORKER; /* its first call is to be written down */
+    bool serves = mr->worker.role == WIRE_WORKER; /* the first call is to be recorded */
     while ((!mr->worker.joined || (serves && event_writer_is_asked(&mr->worker.writer))) && mr->worker.over == NULL)
         if (!context_poll(mr) && !context_await_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "cannot join the node: no answer within %d s", JOIN_TIMEOUT_US / 1000000);
@@ -334,7 +334,7 @@ static mr_status make_state(mr_context *mr) {
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return error_errno("no memory for the runtime");
-    (void)madvise(page, size, MADV_WIPEONFORK); /* a kernel before 4.14 cannot: then a child is not warned */
+    (void)madvise(page, size, MADV_WIPEONFORK); /* fails before Linux 4.14: a forked child is then not detected */
     mr->state = page;
     enter(mr, CONTEXT_JOINING);
     return MR_OK;
@@ -404,7 +404,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     context_lock(mr);
     status = join_node(mr);
     context_unlock(mr);
-    mr->host.about = (span){0}; /* it was borrowed until here */
+    mr->host.about = (span){0}; /* borrowed until here */
     if (status != MR_OK) goto close_port;
     status = progress_thread_start(mr);
     if (status != MR_OK) goto close_port;
@@ -415,7 +415,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     return MR_OK;
 
 close_port:
-    snprintf(why, sizeof why, "%s", mr_last_error()); /* closing ends calls, which say so */
+    snprintf(why, sizeof why, "%s", mr_last_error()); /* context_close ends calls, which set other errors */
     context_close(mr, false);
     return error_set(status, "%s", why);
 fini_client:
@@ -433,8 +433,8 @@ static void keep_for_ever(mr_context *mr) {
     while (!atomic_compare_exchange_weak(&kept, &mr->kept_before, mr)) {}
 }
 
-/* Each thread leaves by itself once it drives, and hands on the poller; a thread that waits for the node's answer or
- * writes a value is done soon. */
+/* A waiting thread leaves when it drives, and passes the poller on; a thread that waits for the node's answer or packs
+ * a value is done soon. */
 void context_see_others_out(mr_context *mr) {
     int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
     context_lock(mr);

@@ -16,7 +16,7 @@
 #include "runtime/process/progress_thread.h"
 #include "runtime/refs/attachment.h"
 
-/* In this order; context.c has the diagram. */
+/* States in their order; context.c has the diagram. */
 typedef enum context_state {
     CONTEXT_FORKED,   /* a forked child, whose copy of the context is unusable */
     CONTEXT_JOINING,  /* until the node has answered; only the opening thread has the context */
@@ -30,47 +30,47 @@ typedef enum context_state {
 struct mr_context {
     poller poller;
     _Atomic uint32_t *state; /* context_state, in a page that a forked child finds zeroed; changed with the lock held */
-    uintptr_t owner;         /* the opening thread: most calls of a program come from it, and a worker serves in it */
+    uintptr_t owner; /* the opening thread: most calls of a program come from it, and a worker runs its calls in it */
     env env;
     rng rng;
     shm_transport *transport;
     core_worker_host host;
     core_worker worker;
     list store_server_waits; /* queue of threads that wait for the store server */
-    list groups;             /* of mr_batch: not submitted yet */
-    list peers;              /* of context_extension: data of higher layers */
-    list notices;            /* of callback: due, called by the progress thread */
+    list groups;             /* elements: mr_batch, not submitted yet */
+    list peers;              /* elements: context_extension, data of higher layers */
+    list notices;            /* elements: callback, due, called by the progress thread */
     list watches;            /* futures with a callback: the progress thread drives at once (callback.c) */
     slab views;              /* records held by values of mr_get; see future_api.c */
     size_t view_count;
     bool kept;                /* never freed: threads waited when it closed, and may still release values */
-    mr_context *kept_before;  /* the next of those */
+    mr_context *kept_before;  /* next context that is kept */
     uint32_t waiting;         /* threads that wait for a message */
-    _Atomic uint32_t packing; /* and threads that pack a value without the lock */
-    uint64_t submitted;       /* tasks and calls */
+    _Atomic uint32_t packing; /* threads that pack a value without the lock */
+    uint64_t submitted;       /* number of submitted tasks and calls */
     list idle;                /* queue of worker threads that wait for work */
     uint32_t blocked;         /* worker threads that wait long in mr_get */
     bool serving;             /* a worker's first thread has started */
-    void (*loop)(void *user); /* of an actor: event loop that waits for calls instead (mr_set_loop); NULL: none */
+    void (*loop)(void *user); /* event loop of an actor, which waits for calls (mr_set_loop); NULL: none */
     void *loop_user;
     bool loop_woken;          /* mr_serve_wake was called */
     bool makes_way;           /* waiting threads sleep at once, until a message arrives (mr_yield_cpu) */
-    bool lends;               /* the node was told that all of them wait */
+    bool lends;               /* the node was informed that all running threads wait */
     uint64_t placements;      /* placement groups created */
     char gpus[GPUS_TEXT_MAX]; /* GPUs of a worker, from WORKER_GPUS */
     description *description; /* running description hook; NULL: none */
     mr_interrupt_fn *give_up; /* called while a thread waits for memory; NULL: none */
     void *give_up_user;
-    int64_t asked_us;   /* time of the last such call */
+    int64_t asked_us;   /* time of the last call of give_up */
     mr_print_fn *print; /* shows worker output; NULL: written by this library */
     void *print_user;
 
-    progress_thread progress; /* from CONTEXT_OPEN to CONTEXT_STOPPING */
+    progress_thread progress; /* runs from CONTEXT_OPEN to CONTEXT_STOPPING */
 
-    char address[SESSION_DIR_MAX + 8]; /* of the node */
-    int lifeline_fd;                   /* of a private node, which ends when this is closed; -1 */
+    char address[SESSION_DIR_MAX + 8]; /* address of the node */
+    int lifeline_fd;                   /* lifeline of a private node, which ends when this is closed; -1: none */
     int node_pid;
-    session_dir run; /* of a private node */
+    session_dir run; /* session directory of a private node */
 };
 
 static inline void context_lock(mr_context *mr) { poller_lock(&mr->poller); }
@@ -84,18 +84,19 @@ static inline context_state context_state_of(const mr_context *mr) {
     return (context_state)atomic_load_explicit(mr->state, memory_order_relaxed);
 }
 
-/* For functions that cannot fail. False: there is no context, or it is another process's; the function does nothing. */
+/* For functions that cannot fail. False: there is no context, or it belongs to another process; the function does
+ * nothing. */
 static inline bool context_is_ours(const mr_context *mr) {
     return mr != NULL && context_state_of(mr) != CONTEXT_FORKED;
 }
-/* Checks the arguments of a public function. MR_INVALID, with the reason: there is no context, it is another process's,
- * or `out`, the place of the result, is NULL (a function without an answer passes any pointer). */
+/* Checks the arguments of a public function. MR_INVALID, with the reason: there is no context, it belongs to another
+ * process, or `out`, the place of the result, is NULL (a function without an answer passes any pointer). */
 MR_MUST mr_status context_refuse(const mr_context *mr);
 static inline mr_status context_check(const mr_context *mr, const void *out) {
     return context_is_ours(mr) && out != NULL ? MR_OK : context_refuse(mr);
 }
 
-typedef struct context_entry { /* role of the joining process */
+typedef struct context_entry { /* parameters of a joining process */
     wire_role role;
     span about;         /* as in core_worker_host; borrowed for the call */
     mr_print_fn *print; /* as in mr_options */
@@ -106,8 +107,8 @@ typedef struct context_entry { /* role of the joining process */
 MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
 /* Enters CONTEXT_CLOSING: threads that wait are woken, and have left when this returns. */
 void context_see_others_out(mr_context *mr);
-/* Enters CONTEXT_CLOSED. Values that the program still has stay as they are. `alone`: the node and all its processes
- * have ended. */
+/* Enters CONTEXT_CLOSED. Values that the program still has stay readable. `alone`: the node and all its processes have
+ * ended. */
 void context_close(mr_context *mr, bool alone);
 void context_left(mr_context *mr); /* locked; unlocks: a view was released, perhaps the last one of a closed context */
 
@@ -120,13 +121,13 @@ MR_MUST mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t ti
 /* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long releases its
  * resources meanwhile, so that the awaited task can run. */
 MR_MUST mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
-/* Likewise waits until an object, which the caller holds, is ready (future_api.c). */
+/* Waits likewise until an object, which the caller holds, is ready (future_api.c). */
 MR_MUST mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us);
 /* Locked: waits as context_wait in a queue of threads; context_wake ends the wait of its first thread or of all. */
 MR_MUST mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us);
 void context_wake(mr_context *mr, const list *line, bool all);
 
-void context_views_init(mr_context *mr); /* future_api.c's own part of it */
+void context_views_init(mr_context *mr); /* initializes `views` (future_api.c) */
 
 /* Locked: polls the transport once, if no thread drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);
@@ -142,7 +143,7 @@ static inline bool context_poll(mr_context *mr) {
  * timeout when it is needed. False: the deadline has passed. */
 bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us);
 
-/* Locked: drives for a moment, after MR_BUSY. */
+/* Locked: waits for a millisecond, after MR_BUSY. */
 void context_pause(mr_context *mr);
 
 /* Locked: sends a request to the node and waits for the answer, at most `timeout_us` (< 0: no limit). The answer is

@@ -1,4 +1,4 @@
-/* context_extension_test.c — what a higher layer keeps with a context is found by its kind, and closed with it. */
+/* context_extension_test.c — extensions are found by their kind, and closed once, with the context. */
 #include "runtime/process/context_extension.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 typedef struct keepsake {
     context_extension extension;
-    int *closed; /* counts */
+    int *closed; /* counts the calls of close */
 } keepsake;
 
 static void keepsake_close(mr_context *mr, context_extension *extension) {
@@ -32,7 +32,7 @@ static void invite(mr_context *mr, const void *kind, int *closed) {
 static void context_extensions_are_found_by_their_kind_and_closed_once(void **state) {
     static const char first, second, third;
     int closed[2] = {0};
-    mr_context *mr = xcalloc(1, sizeof *mr); /* nothing else of it is looked at */
+    mr_context *mr = xcalloc(1, sizeof *mr); /* only `peers` is used */
     list_init(&mr->peers);
     assert_null(context_extension_find(mr, &first));
     invite(mr, &first, &closed[0]);

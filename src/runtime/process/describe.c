@@ -18,7 +18,7 @@ enum { TEXT_MAX = 16 * 1024 };
 
 struct description {
     task_registry_hook hook;
-    _Atomic int users; /* the context and the thread, or one of them */
+    _Atomic int users; /* 2: the context and the thread; 1: one of them */
     _Atomic bool done;
     rpc_call_token token;
     size_t size;

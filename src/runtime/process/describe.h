@@ -3,8 +3,8 @@
  *   queried ──► a thread of its own runs the hook, without a lock ──► done: answered at the progress thread's next tick
  *     └── the previous hook still runs: answered so at once
  *
- * The hook may wait for anything, also for ever, such as a lock of a body that never ends: only its own thread waits
- * with it. So that thread does not use the context, which may end meanwhile, but only a shared block, freed by the last
+ * The hook may wait for anything, also for ever, such as for a lock of a body that never ends: no other thread waits
+ * for it. The context may end meanwhile: the hook's thread does not use it, but only a shared block, freed by the last
  * of the two. With the context's lock held. */
 #pragma once
 #include "net/rpc/rpc.h"

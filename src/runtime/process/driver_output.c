@@ -18,7 +18,7 @@ typedef struct driver_output {
     char text[];
 } driver_output;
 
-/* By way of the program's own stream, behind what it has printed itself, and whole. */
+/* Writes the whole text to the program's own stream, after the program's own output. */
 static void write_out(std_stream std_stream, const char *text, size_t size) {
     FILE *file = std_stream == STD_STREAM_OUT ? stdout : stderr;
     while (size > 0) {

@@ -11,7 +11,7 @@
 #include "runtime/process/context.h"
 #include "runtime/worker/call.h"
 
-/* ---- Putting. */
+/* ---- mr_put. */
 
 /* `values` is NULL for a scalar. */
 static mr_status put_locked(mr_context *mr, span scalar, value_pack *values, mr_ref *out) {
@@ -55,7 +55,7 @@ mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *us
     return put(mr, &(value_pack_item){.arg = &value, .fill = &(value_pack_fill){fill, user}}, out);
 }
 
-/* ---- Getting. */
+/* ---- mr_get, mr_wait and the like. */
 
 typedef struct view { /* record held by a mr_value of mr_get, unless it is a scalar */
     slab_place slot;
@@ -68,7 +68,7 @@ static void view_release(value_doc *doc) {
     view *view = container_of(doc, struct view, doc);
     mr_context *mr = view->mr;
     value_close(doc);
-    if (!context_is_ours(mr)) return; /* the parent process releases it */
+    if (!context_is_ours(mr)) return; /* the parent process releases the view */
     context_lock(mr);
     if (view->object->owner != NULL) attachment_hide(view->object->owner, view->object->index);
     object_drop(&mr->worker.objects, view->object);
@@ -97,7 +97,7 @@ static mr_status open_shown(mr_context *mr, object *object, const value_pack_ent
 static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     if (object->value.kind == VALUE_PACK_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
     value_pack_entry entry = object->value;
-    /* from the store if it is stored there; hidden again by the view's release */
+    /* the value may be in the store; view_release hides it again */
     if (object->owner != NULL) MR_TRY(attachment_show(object->owner, object->index, true, &entry));
     mr_status status = open_shown(mr, object, &entry, out);
     if (status != MR_OK && object->owner != NULL) attachment_hide(object->owner, object->index);
@@ -111,7 +111,7 @@ static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) 
     return arena;
 }
 
-/* The arena itself, as other processes see it, not this process's copies of its pages. */
+/* Reads the arena itself, as other processes see it, not this process's copies of its pages. */
 mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out) {
     MR_TRY(context_check(mr, out));
     if (bytes == NULL && size > 0)
@@ -127,7 +127,7 @@ bool mr_is_private_copy(mr_context *mr, const void *bytes) {
     return context_check(mr, bytes) == MR_OK && locate(mr, bytes, &offset) != NULL;
 }
 
-/* The argument becomes an object held only by the view. */
+/* Opens a value as an object that only the view holds. */
 static mr_status keep_locked(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out) {
     object *object = object_create(&mr->worker.objects, false);
     if (object == NULL) return MR_NOMEM;
@@ -152,7 +152,7 @@ mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
     return context_done(call->mr, status);
 }
 
-typedef struct many { /* waits for some of several objects */
+typedef struct many { /* a wait for some of several objects */
     mr_context *mr;
     poller_waiter waiter;
     size_t left;
@@ -185,7 +185,7 @@ mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us
     return status == MR_TIMEOUT ? invocation_timed_out(object, timeout_us) : status;
 }
 
-/* Of one that is not there, or no scalar. */
+/* Gets an object that is pending, or no scalar. */
 static __attribute__((noinline)) mr_status get_slowly(mr_context *mr, object *object, int64_t timeout_us,
                                                       mr_value *out) {
     object_hold(object);
@@ -215,7 +215,7 @@ mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) 
     return context_done(mr, get_locked(mr, ref, timeout_us, out));
 }
 
-/* Which objects are ready, and how many. MR_NOT_FOUND: this process does not have one (any more). */
+/* Sets which objects are ready, and their number. MR_NOT_FOUND: this process does not have one (any more). */
 static mr_status note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready, size_t *total) {
     size_t there = 0;
     for (size_t i = 0; i < count; i++) {
@@ -228,7 +228,7 @@ static mr_status note_ready(mr_context *mr, const mr_ref *refs, size_t count, un
     return MR_OK;
 }
 
-/* Waits until `more` of those that are not ready have come. */
+/* Waits until `more` of the objects that are not `ready` are. */
 static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, const unsigned char *ready, size_t more,
                           int64_t timeout_us) {
     one *ones;
@@ -273,7 +273,7 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
     return context_done(mr, wait_locked(mr, refs, count, want, timeout_us, ready, ready_count));
 }
 
-/* The error lies in an object that only the view holds. */
+/* Opens a failure as an error value, in an object that only the view holds. */
 static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
     value_pack *values;
     MR_TRY(failure_pack(failure, &values));
@@ -317,7 +317,7 @@ static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
     return borrow_rpc_cancel(&mr->worker.borrow_rpc, object, how);
 }
 
-/* MR_BUSY: the worker has to be told beforehand (WIRE_BY_FORCE, WIRE_ALONE), and there is no room for that yet. */
+/* Cancels, and waits while there is no room for the message that WIRE_BY_FORCE and WIRE_ALONE send first (MR_BUSY). */
 static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
     MR_TRY(context_check(mr, mr));
     mr_status status;

@@ -41,7 +41,7 @@ static mr_status be_worker(void) {
     worker_loop_out(mr);
     worker_bid_drain(mr->worker.worker);
     fflush(NULL);
-    _exit(0); /* the node is gone, or has dismissed this process: no process waits for its results */
+    _exit(0); /* the node is gone, or has ended this worker: no process waits for its results */
 }
 
 /* ---- Fields of NODE_JOIN about a driver's program: its name space, and for a standalone node the launch spec. */
@@ -99,7 +99,7 @@ static mr_status join_lasting(const char *address, const mr_options *options, mr
 
 static void end_node(int pid, int lifeline_fd) {
     close(lifeline_fd);
-    kill(pid, SIGTERM); /* a child that the program has forked may have a copy of the lifeline */
+    kill(pid, SIGTERM); /* a forked child of the program may have a copy of the lifeline */
     int pidfd;
     if (pidfd_of_child(pid, &pidfd) == MR_OK) {
         struct pollfd wait = {.fd = pidfd, .events = POLLIN};
@@ -148,8 +148,9 @@ free_recipe:
     return status;
 }
 
-/* A worker could not join. If the node has died, the error needs no message: a line would only leave a log behind. The
- * node's death ends this process meanwhile, unless it came before the request for that signal (boot_begin_worker). */
+/* Reports that a worker could not join its node, unless the node has died: a line would then only leave a log file
+ * behind. The node's death ends this process during the pause, unless it came before the request for that signal
+ * (boot_begin_worker). */
 static void tell_node(const char *why) {
     enum { DEATH_MS = 100 };
     poll(NULL, 0, DEATH_MS);
@@ -196,7 +197,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
 
 const char *mr_address(const mr_context *mr) { return mr == NULL ? "" : mr->address; }
 
-/* Worker output so far is shown before the end. On an overloaded machine this takes a while; the wait for a node that
+/* Waits until the worker output so far is shown. This takes a while on an overloaded machine; the wait for a node that
  * never answers is bounded. */
 static void show_output(mr_context *mr) {
     context_lock(mr);
@@ -205,7 +206,7 @@ static void show_output(mr_context *mr) {
     if (status != MR_OK) error_clear();
 }
 
-/* Memory that the program still views: without other processes it stays unchanged and need not be copied. */
+/* Whether the program still views memory: without other processes that stays unchanged, and need not be copied. */
 static bool has_views(mr_context *mr) {
     context_lock(mr);
     bool any = mr->view_count > 0;
@@ -214,7 +215,7 @@ static bool has_views(mr_context *mr) {
 }
 
 void mr_shutdown(mr_context *mr) {
-    if (!context_is_ours(mr)) return; /* a forked child ends nothing of its parent's */
+    if (!context_is_ours(mr)) return; /* a forked child does not end its parent's runtime */
     if (mr->worker.worker != NULL) {
         log_warn("mr_shutdown in a worker (process %d) does nothing: the node ends its workers", (int)getpid());
         return;
@@ -226,7 +227,7 @@ void mr_shutdown(mr_context *mr) {
     bool private = lifeline_fd >= 0, first = private && has_views(mr);
     if (first) end_node(pid, lifeline_fd);
     context_close(mr, first);
-    if (!private) return; /* the node is others' too */
+    if (!private) return; /* other processes use the node, too */
     if (!first) end_node(pid, lifeline_fd);
-    session_dir_close(&run); /* the node did it, unless it was killed */
+    session_dir_close(&run); /* the node has removed it, unless it was killed */
 }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "miniray/runtime.h"
 
-#define JOIN ".join" /* no task of a program: those are names of functions */
+#define JOIN ".join" /* no task of a program has this name: those are names of functions */
 
 static mr_status join_values(mr_call *call, mr_value *values, mr_arg *items, size_t count) {
     for (size_t i = 0; i < count; i++) {

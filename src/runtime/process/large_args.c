@@ -9,7 +9,7 @@
 #include "runtime/refs/attachment.h"
 
 bool large_args_any(const mr_arg *args, size_t count) {
-    if (args == NULL || count > VALUE_PACK_VALUES_MAX) return false; /* refused when it is submitted */
+    if (args == NULL || count > VALUE_PACK_VALUES_MAX) return false; /* refused by the submission */
     for (size_t i = 0; i < count; i++)
         if (attachment_is_large(&args[i])) return true;
     return false;

@@ -8,9 +8,9 @@
 #include "runtime/process/context.h"
 
 typedef struct large_args {
-    const mr_arg *args;  /* for the call: the caller's own if none is large */
-    mr_arg *own;         /* owned; NULL: none is */
-    const mr_arg *given; /* borrowed: the caller's */
+    const mr_arg *args;  /* arguments of the call: `given` if none is large */
+    mr_arg *own;         /* owned; NULL: no large arguments */
+    const mr_arg *given; /* the caller's arguments; borrowed */
     size_t count;
 } large_args;
 

@@ -73,7 +73,7 @@ mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int6
     MR_TRY(context_check(mr, mr));
     const span id = span_of(&group, sizeof group);
     context_lock(mr);
-    context_look(mr); /* at what the node has said of the group */
+    context_look(mr); /* receives the node's answer about the group */
     bool placed = placement_cache_has(&mr->worker.cache, group);
     return context_done(mr, placed ? MR_OK : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL));
 }

@@ -12,7 +12,7 @@
 enum {
     TICK_US = 2000,
     TICK_DRIVEN_US = 10 * 1000, /* while another thread drives */
-    PARK_TICKS = 50,            /* without activity */
+    PARK_TICKS = 50,            /* ticks without activity after which the thread parks */
     PARKED_US = 100 * 1000,     /* interval of polls for requests of other processes */
 };
 
@@ -24,14 +24,14 @@ static __attribute__((noinline)) void wake(mr_context *mr) {
 void progress_thread_stirred(void *context) {
     mr_context *mr = context;
     mr->progress.activity++;
-    if (atomic_load_explicit(&mr->progress.parked, memory_order_relaxed) != 0) wake(mr); /* set under the lock */
+    if (atomic_load_explicit(&mr->progress.parked, memory_order_relaxed) != 0) wake(mr); /* set when locked */
 }
 
 void progress_thread_nudge(mr_context *mr) {
     if (mr->progress.sleeps) wake(mr);
 }
 
-/* Drives for a tick, if no other thread does. A thread that comes to wait meanwhile gets the poller next. */
+/* Drives for a tick, if no other thread does. A thread that begins to wait meanwhile gets the poller next. */
 static void drive(mr_context *mr) {
     poller_waiter waiter;
     poller_waiter_init(&waiter);
@@ -57,7 +57,7 @@ typedef struct view { /* counts at the last tick */
     int quiet; /* ticks without activity */
 } view;
 
-/* No calls are pending, and no message has arrived for a while. */
+/* Parks: no calls are pending, and no message has arrived for a while. Returns as tick. */
 static int64_t park_thread(mr_context *mr) {
     mr->worker.now_us = 0;
     if (mr->poller.driven) return -1;

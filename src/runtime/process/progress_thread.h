@@ -16,7 +16,7 @@
 
 typedef struct progress_thread { /* embedded in a context */
     pthread_t thread;
-    bool sleeps;           /* parked on its word */
+    bool sleeps;           /* waits on `word` */
     _Atomic uint32_t word; /* incremented to wake it */
     _Atomic uint32_t parked;
     uint64_t activity; /* count of events; the thread parks when it stays equal */

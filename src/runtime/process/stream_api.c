@@ -3,7 +3,7 @@
 #include "runtime/process/context.h"
 #include "runtime/worker/stream_writer.h"
 
-/* ---- Taking. */
+/* ---- Reading results. */
 
 static mr_status find(mr_context *mr, mr_ref ref, stream_reader **out) {
     const object *whole = object_find(&mr->worker.objects, ref);
@@ -17,7 +17,7 @@ static mr_status find(mr_context *mr, mr_ref ref, stream_reader **out) {
 }
 
 static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
-    object_hold(result); /* others may take it meanwhile */
+    object_hold(result); /* other threads may take it meanwhile */
     mr_status status = context_wait_object(mr, result, timeout_us);
     object_drop(&mr->worker.objects, result);
     return status;
@@ -56,9 +56,9 @@ mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
     return context_done(mr, status);
 }
 
-/* ---- Giving. */
+/* ---- Yielding results. */
 
-typedef struct yielder { /* a thread that waits until the next result is asked for */
+typedef struct yielder { /* a thread that waits until the next result is requested */
     stream_writer_waiter waiter;
     mr_context *mr;
     poller_waiter poller;
@@ -69,7 +69,7 @@ static void wake(stream_writer_waiter *waiter) {
     if (!yielder->poller.done) poller_finish(&yielder->mr->poller, &yielder->poller);
 }
 
-/* Waits until the next result is asked for, or never will be. */
+/* Waits until the next result is requested, or never will be. */
 static mr_status await_asker(mr_call *call) {
     mr_status status = MR_OK;
     while (status == MR_OK && stream_writer_is_idle(call)) {
@@ -87,7 +87,7 @@ static mr_status give_waiting(mr_call *call, const stream_writer_value *value) {
         MR_TRY(await_asker(call));
         mr_status status = stream_writer_give(&call->mr->worker, call, value);
         if (status != MR_BUSY) return status;
-        if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* there is no room */
+        if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* no room for the answer */
     }
 }
 

@@ -45,7 +45,7 @@ mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, 
     return status == MR_OK ? MR_OK : error_wrap(status, "resources is \"%.80s\"", names);
 }
 
-typedef struct results_wanted { /* options that tasks and calls have */
+typedef struct results_wanted { /* options of both tasks and calls */
     int count, ahead, errors;
 } results_wanted;
 
@@ -71,7 +71,7 @@ static mr_status check_results(const results_wanted *wanted, invocation_plan *pl
 
 /* ---- Submitting. */
 
-typedef struct outputs { /* the objects that a call will make */
+typedef struct outputs { /* result objects of a call */
     object *few[RETURNS_FEW], **all;
     uint32_t count;
 } outputs;
@@ -80,7 +80,7 @@ static void outputs_fini(outputs *outputs) {
     if (outputs->all != outputs->few) free(outputs->all);
 }
 
-/* The program did not get them after all. */
+/* Drops result objects that the program does not get. */
 static void outputs_drop(mr_context *mr, outputs *outputs) {
     for (uint32_t i = 0; i < outputs->count; i++) {
         outputs->all[i]->seen = true;
@@ -107,7 +107,7 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, uint32_t want
 
 static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
     if (wanted->count > 1) return outputs_several(mr, outputs, (uint32_t)wanted->count, named);
-    outputs->all = outputs->few; /* one, as most give */
+    outputs->all = outputs->few; /* one result, the usual case */
     outputs->few[0] = object_create(&mr->worker.objects, named);
     outputs->count = 1;
     if (outputs->few[0] == NULL) return MR_NOMEM;
@@ -127,13 +127,13 @@ static inline void look_sometimes(mr_context *mr) {
 static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
     for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
-        out[i] = (mr_ref){{mr->worker.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
+        out[i] = (mr_ref){{mr->worker.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, as two words */
     outputs_fini(outputs);
     look_sometimes(mr);
     return status;
 }
 
-/* Takes a reference. A known name was checked before. */
+/* Returns the interned name, with a reference. A known name was checked before. */
 static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, interned_name **out) {
     interned_name *found = text == NULL ? NULL : name_table_recall(&mr->worker.names, text, code);
     if (found == NULL) {
@@ -177,7 +177,7 @@ static bool are_usual(const mr_task_options *options) {
            needs_one_cpu(options) && (options->code.size == 0 || options->code.data != NULL);
 }
 
-/* Result of the fast path (NULL: not taken); releases the name. */
+/* Ends the fast path, and releases the name. False: the fast path does not apply (`result` is NULL). */
 static inline bool end_straight(mr_context *mr, interned_name *name, const object *result, mr_ref *out) {
     interned_name_unref(name);
     if (__builtin_expect(result == NULL, 0)) return false;
@@ -199,7 +199,7 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
     return end_straight(mr, name, result, out);
 }
 
-/* The options were read into the plan. */
+/* Submits a task or call whose options were read into the plan. */
 static mr_status submit_planned(mr_context *mr, const submission *submission, const results_wanted *wanted,
                                 task_plan *plan) {
     outputs outputs;

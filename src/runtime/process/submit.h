@@ -12,9 +12,9 @@ MR_MUST mr_status submit_check_args(const mr_arg *args, size_t count);
 MR_MUST mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, mr_placement_group group,
                                    int bundle, resources *out);
 
-typedef struct submission { /* of a task or of a call; all borrowed */
+typedef struct submission { /* a task or a call to be submitted; all borrowed */
     const char *name;
-    const mr_actor *actor; /* of a call; NULL: a task */
+    const mr_actor *actor; /* actor of a call; NULL: a task */
     const mr_task_options *task_options;
     const mr_call_options *call_options;
     const mr_arg *args;
@@ -23,7 +23,7 @@ typedef struct submission { /* of a task or of a call; all borrowed */
     mr_ref *out; /* as in miniray/runtime.h */
 } submission;
 
-/* Without the lock, for arguments that may be large (large_args.h). */
+/* Submits without the lock held; arguments may be large (large_args.h). */
 MR_MUST mr_status submit_unlocked(mr_context *mr, const submission *submission);
 /* The same with the lock held, which is released. */
 MR_MUST mr_status submit_and_unlock(mr_context *mr, const submission *submission);

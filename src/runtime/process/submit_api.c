@@ -26,7 +26,7 @@ typedef struct birth { /* waits for the node's response about an actor */
     actor_birth birth;
     mr_context *mr;
     poller_waiter waiter;
-    failure *refused; /* a reference; NULL: it was not */
+    failure *refused; /* a reference; NULL: accepted */
 } birth;
 
 static void birth_told(actor_birth *told, failure *refused) {
@@ -112,7 +112,7 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
     MR_TRY(context_check(mr, out));
     MR_TRY(submit_check_name("named actor", name));
     if (name_space == NULL)
-        name_space = ""; /* the program's */
+        name_space = ""; /* the program's own */
     else
         MR_TRY(submit_check_name("name space", name_space));
     uint8_t fields[2 * (4 + WIRE_NAME_MAX)];
@@ -155,7 +155,7 @@ void mr_actor_release(mr_context *mr, mr_actor actor) {
     context_unlock(mr);
 }
 
-/* Asks the node something about an actor. With the lock. */
+/* Sends the node a request about an actor, and waits for the answer. With the lock held. */
 static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, void *out, size_t room, size_t *size) {
     return context_call_node(mr, method, span_of(&actor, sizeof actor), -1, out, room, size);
 }

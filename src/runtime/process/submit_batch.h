@@ -7,7 +7,7 @@
 struct mr_batch {
     list place; /* in the context's list */
     mr_context *mr;
-    list requests; /* held invocations, in order of addition */
+    list requests; /* held invocations, in the order of their addition */
 };
 
 /* For the call that was added last: its arguments from `first` on, which are futures, are named noun 0, noun 1, … in

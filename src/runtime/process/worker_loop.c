@@ -11,7 +11,7 @@
 #include "runtime/process/callback.h"
 #include "runtime/worker/worker.h"
 
-/* The call has ended, and was not cancelled. */
+/* Calls the cancel callback of a call that has ended without being cancelled. */
 static __attribute__((noinline)) void tell_spared(mr_context *mr, cancel_wish spared) {
     context_unlock(mr);
     spared.fn(spared.user, false);
@@ -32,7 +32,7 @@ static _Noreturn void end_child(const mr_call *call, mr_status status) {
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still pending. */
 static void run(mr_context *mr, mr_call *call) {
     core_worker_stir(&mr->worker);
-    if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
+    if (mr->blocked > 0) context_blocked(mr, 0); /* other threads wait, but this one runs */
     worker_show(mr->worker.worker, call);
     rpc_foresee(mr->worker.rpc, call->token.link);
     context_unlock(mr);
@@ -151,7 +151,7 @@ void mr_serve_wake(mr_context *mr) {
     context_unlock(mr);
 }
 
-/* ---- The worker's life. */
+/* ---- Threads of the worker. */
 
 static void *worker_loop_more(void *argument) {
     worker_loop(argument);
@@ -169,7 +169,7 @@ static void start_threads(mr_context *mr, uint32_t *there) {
             *there = UINT32_MAX;
             return;
         }
-        pthread_detach(thread); /* it ends with the process */
+        pthread_detach(thread); /* the thread ends with the process */
     }
 }
 
@@ -197,6 +197,6 @@ void worker_loop_out(mr_context *mr) {
     enum { LOOK_US = 10 * 1000 };
     context_lock(mr);
     while (worker_is_needed(mr->worker.worker))
-        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* in time or not: it checks again */
+        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* MR_TIMEOUT: it checks again */
     context_unlock(mr);
 }

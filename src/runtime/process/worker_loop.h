@@ -4,6 +4,6 @@
 #pragma once
 #include "runtime/process/context.h"
 
-void worker_loop(mr_context *mr); /* until the node is gone, or asks it to leave; takes the lock itself */
+void worker_loop(mr_context *mr); /* returns when the node is gone or sends WORKER_LEAVE; takes the lock itself */
 /* Afterwards, in a leaving worker of tasks: runs until no process needs it any more (worker_is_needed). */
 void worker_loop_out(mr_context *mr);

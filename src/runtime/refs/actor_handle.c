@@ -15,7 +15,7 @@ void actor_handles_feed(actor_handles *handles) { (void)borrow_feed(&handles->bo
 
 void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
                         bool (*part)(struct actor_handles *handles, mr_actor actor)) {
-    /* others borrow nothing */
+    /* no hold and no drop: no process borrows from this one */
     *handles = (struct actor_handles){.ops = {.send = send, .find = find_loan}, .part = part};
     borrow_init(&handles->borrow, &handles->ops, handles);
     handles->borrow.batch = 1;
@@ -49,7 +49,7 @@ actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor) {
     return made;
 }
 
-/* The handle has no users any more, except pending calls, which free it later. */
+/* Frees a handle that has no users any more; if calls are pending, their end frees it. */
 static void settle(actor_handles *handles, actor_handle *handle) {
     if (actor_handle_had(handle) > 0 || handles->part(handles, actor_handle_actor(handle))) return;
     borrow_let_go(&handles->borrow, &handle->ref);

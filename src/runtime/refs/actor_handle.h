@@ -1,15 +1,15 @@
 /* actor_handle.h — actor handles of this process, and the messages about them to the node.
  *
- * A process *has* an actor while its program has a reference (it created or found it, or said mr_actor_retain), while a
+ * A process *has* an actor while its program has a reference (from creating, finding or retaining the actor), while a
  * value pack contains a handle of it, and while calls to it are pending. Then the node holds the actor for the process
  * (NODE_ACTOR_HOLD); an actor without any holder ends, unless it is detached.
  *
- *   created ──► HELD when the node has taken it          found inside a value ──► CARRIED ──► as in borrow.h
+ *   created ──► HELD when the node has accepted it       found inside a value ──► CARRIED ──► as in borrow.h
  *   last use released ──► NODE_ACTOR_DROP
  *
  * The sender of a message keeps the handles inside it until the answer, or until the result was reported as taken; a
- * receiver that keeps a handle longer tells the node before that. This is the protocol of borrow.h with the node as the
- * owner of all actors.
+ * receiver that keeps a handle longer reports it to the node before that. This is the protocol of borrow.h with the
+ * node as the owner of all actors.
  *
  * Handles may be copied freely within a process: calling an actor needs none. Pure: the host sends messages. */
 #pragma once
@@ -35,16 +35,16 @@ typedef struct actor_handles { /* embedded in the record of its host */
 void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
                         bool (*part)(struct actor_handles *handles, mr_actor actor));
 void actor_handles_fini(actor_handles *handles);
-void actor_handles_feed(actor_handles *handles); /* a link has room, or a tick */
+void actor_handles_feed(actor_handles *handles); /* called when a link has room, and at every tick */
 
 actor_handle *actor_handle_find(const actor_handles *handles, mr_actor actor); /* NULL: this process has none */
-/* created if there is none, CARRIED; without users */
+/* found, or created as CARRIED and without users */
 actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor);
 static inline mr_actor actor_handle_actor(const actor_handle *handle) {
     return (mr_actor){{handle->ref.owner, handle->ref.serial}};
 }
 
-/* One more or one less use; the last release frees the handle. */
+/* Adds or removes a use; the last release frees the handle. */
 static inline void actor_handle_name(actor_handle *handle) { handle->names++; }
 void actor_handle_unname(actor_handles *handles, actor_handle *handle);
 static inline void actor_handle_enclose(actor_handle *handle) { handle->inside++; }
@@ -53,7 +53,7 @@ static inline void actor_handle_use(actor_handle *handle) { handle->uses++; }
 void actor_handle_unuse(actor_handles *handles, actor_handle *handle);
 
 void actor_handle_take(actor_handles *handles,
-                       actor_handle *handle); /* tells the node, without waiting for its answer */
+                       actor_handle *handle); /* reports the handle to the node; does not wait */
 static inline uint32_t actor_handle_had(const actor_handle *handle) {
     return handle->names + handle->inside + handle->uses;
 }

@@ -12,13 +12,13 @@
 
 enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000, SHELVE_REQUESTS = 64 };
 
-typedef struct attachment_name { /* of an object, in a STORED entry */
+typedef struct attachment_name { /* name of an object, in a STORED entry */
     object_ref ref;
     uint64_t size;
 } attachment_name;
 _Static_assert(sizeof(attachment_name) == 40, "layout");
 
-/* ---- The list of what is held. */
+/* ---- Held objects and references. */
 
 void attachment_free(attachment *attachment) {
     if (attachment == NULL) return;
@@ -53,12 +53,12 @@ attachment *attachment_of(objects *objects, value_pack *pack) {
     return pack->attachment;
 }
 
-static void add(attachment *attachment, uint32_t index, stored_object *object) { /* the reference is taken over */
+static void add(attachment *attachment, uint32_t index, stored_object *object) { /* takes over the reference */
     attachment->items[attachment->count].index = index;
     attachment->items[attachment->count++].object = object;
 }
 
-/* ---- How much a value weighs: at least what its large parts have; exact enough to decide where it goes. */
+/* ---- Estimated size of a value: that of its large parts at least, exact enough to choose between pack and store. */
 
 static size_t tensor_bytes(const mr_arg *arg) {
     uint64_t items = arg->array.shape == NULL ? (uint64_t)arg->array.length : 1;
@@ -91,7 +91,7 @@ static size_t weight(const mr_arg *arg, int depth) {
     }
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1), sum = 5;
     if (arg->items.first == NULL || arg->items.count > value_count_max(arg->kind))
-        return sum; /* refused when measured, if it should have any */
+        return sum; /* value_measure refuses missing items */
     for (size_t i = 0; i < count && sum < STORE_PROVIDER_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
         sum += weight(&arg->items.first[i], depth + 1);
     return sum;
@@ -103,7 +103,7 @@ bool attachment_is_large(const mr_arg *arg) { return weight(arg, 0) >= STORE_PRO
 
 typedef struct making { /* one value being written into the store */
     const attachment_packer *packer;
-    stored_object *object; /* NULL: nothing was made */
+    stored_object *object; /* NULL: not created */
 } making;
 
 static mr_status room_in_store(void *context, size_t size, uint8_t **out) {
@@ -117,7 +117,7 @@ static mr_status room_in_store(void *context, size_t size, uint8_t **out) {
     return status;
 }
 
-/* Puts one value into the store. *out is NULL where it has to stay in the value pack. */
+/* Writes one value into the store. *out is NULL if the value has to stay in the value pack. */
 static mr_status store_value(const attachment_packer *packer, const value_pack_item *item, stored_object **out) {
     making making = {.packer = packer};
     mr_status status = value_pack_write(item, 1, room_in_store, &making);
@@ -133,7 +133,8 @@ static mr_status store_value(const attachment_packer *packer, const value_pack_i
     return status;
 }
 
-/* The large ones among the items get names; `names` and `attachment` have room for all. */
+/* Writes the large items into the store and replaces them by names; `names` and `attachment` have room for all
+ * items. */
 static mr_status store_large(const attachment_packer *packer, value_pack_item *items, size_t count,
                              attachment_name *names, attachment *attachment) {
     for (size_t i = 0; i < count; i++) {
@@ -170,7 +171,7 @@ static mr_status pack_with_large(const attachment_packer *packer, value_pack_ite
     status = store_large(packer, items, count, names, attachment);
     if (status == MR_OK) status = value_pack_create(items, count, out);
     free(names);
-    /* else all values stayed in the value pack, which needs no attachment */
+    /* a value pack without stored objects needs no attachment */
     if (status == MR_OK && attachment->count > 0)
         (*out)->attachment = attachment;
     else
@@ -180,10 +181,10 @@ static mr_status pack_with_large(const attachment_packer *packer, value_pack_ite
 
 typedef struct request { /* a value whose references are to be visited */
     const attachment *attachment;
-    uint32_t index; /* ATTACHMENT_WITHIN: all of the attachment's */
+    uint32_t index; /* index of the value; ATTACHMENT_WITHIN: all values */
 } request;
 
-/* False: there is no memory for it now. */
+/* Writes the value of one object into the store, if it needs that. False: there is no memory now. */
 static bool shelve_one(const attachment_packer *packer, object *object, int *pauses) {
     const store_provider_host *host = &packer->objects->provider->host;
     while (attachment_needs_provider(object)) {
@@ -194,8 +195,9 @@ static bool shelve_one(const attachment_packer *packer, object *object, int *pau
     return true;
 }
 
-/* Large values behind the references are written to the store while this thread may wait, briefly, for memory; so are
- * values behind their references, to a limited depth. The other values are fetched from this process. */
+/* Writes large values behind the references of `made` into the store while this thread may wait, briefly, for memory;
+ * then values behind their references, up to SHELVE_REQUESTS of them. Receivers fetch the other values from this
+ * process. */
 static void store_referred(const attachment_packer *packer, const value_pack *made) {
     int pauses = packer->may_wait && packer->objects->provider->host.wait != NULL ? SHELVE_PAUSES : 0;
     request requests[SHELVE_REQUESTS] = {{made->attachment, ATTACHMENT_WITHIN}};
@@ -260,7 +262,7 @@ value_pack *attachment_store(objects *objects, const object *object) {
     return made;
 }
 
-/* ---- Taking what is named. */
+/* ---- Receiving. */
 
 static mr_status read_name(const value_pack_entry *entry, attachment_name *out) {
     if (entry->bytes.size != sizeof *out)
@@ -335,7 +337,7 @@ static void copy_refs_of(const value_pack_item *item, uint32_t index, attachment
     }
 }
 
-/* The objects that the items refer to are included. */
+/* Copies the references of the items to the new value pack. */
 static mr_status copy_refs(objects *objects, const value_pack_item *items, size_t count, value_pack *made) {
     size_t refs = 0;
     for (size_t i = 0; i < count; i++)

@@ -42,7 +42,7 @@ mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, int depth, att
     bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
     if (!container || depth > VALUE_DEPTH_MAX || arg->items.first == NULL ||
         arg->items.count > value_count_max(arg->kind))
-        return MR_OK; /* refused when measured */
+        return MR_OK; /* value_measure refuses it */
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
     for (size_t i = 0; i < count; i++) MR_TRY(attachment_find_refs(&arg->items.first[i], index, depth + 1, found));
     return MR_OK;

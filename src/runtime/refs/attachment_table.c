@@ -1,5 +1,5 @@
-/* attachment_table.c — references of a value pack's values on the wire: appended when it is sent, made objects when it
- * arrives. See attachment.h. Tested by tests/runtime_refs_test.c. */
+/* attachment_table.c — table of the references of a value pack: written when the pack is sent, and converted to objects
+ * when it is received. See attachment.h. Tested by tests/runtime_refs_test.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "runtime/refs/attachment.h"
 
 enum {
-    INLINE_MAX = 1024, /* a referred value of up to this many bytes comes along itself */
+    INLINE_MAX = 1024, /* a referred value of up to this many bytes is included itself */
     /* Limits of included values that refer to others: their number, and the bytes of values. */
     NESTED_ROWS_MAX = 1024,
     NESTED_BYTES_MAX = 64 * 1024,
@@ -20,7 +20,7 @@ typedef struct table_row {
 } table_row;
 _Static_assert(sizeof(table_row) == 24, "layout");
 
-/* ---- Dressing. */
+/* ---- Writing the table. */
 
 typedef struct nested {
     object *object;
@@ -30,13 +30,13 @@ typedef struct nested {
 typedef struct dressing {
     const value_pack *pack;
     objects *objects;
-    value_pack_item *items; /* owned: the values, the table, what comes along */
+    value_pack_item *items; /* owned: the values, the table, the included entries */
     table_row *rows;        /* owned */
     nested *nested;         /* owned: included values that refer to others, in order of inclusion */
     size_t item_count, item_room, row_count, row_room, nested_count, nested_room;
     size_t nested_rows, nested_bytes;
-    map met;         /* nested objects → which of them, plus one */
-    void **failures; /* owned: their bytes, until all is packed */
+    map met;         /* nested object → its index in `nested`, plus one */
+    void **failures; /* owned: encoded failures, until the value pack is created */
     size_t failure_count, failure_room;
 } dressing;
 
@@ -46,7 +46,7 @@ bool attachment_needs_provider(const object *object) {
     return object->value.kind != VALUE_PACK_PLAIN || object->value.bytes.size > INLINE_MAX;
 }
 
-/* Other processes will have the objects that it names. */
+/* Gives names to the store objects of the value: other processes will have them. */
 static void show_name(const object *object) {
     const attachment *attachment = object->stored != NULL ? object->stored->attachment : object->owner->attachment;
     uint32_t index = object->stored != NULL ? 0 : object->index;
@@ -69,19 +69,19 @@ static mr_status add_item(dressing *dressing, value_pack_entry entry, uint32_t *
     return MR_OK;
 }
 
-/* Its value comes along as the next item: a small one itself, a larger one by its name in the store, where it is put
- * when it is first needed there. *place is 0 where there is no room for it. */
+/* Includes the object's value as the next item: a small value itself, a larger one by its name in the store, where it
+ * is written first if needed. *place is 0 if the store has no room. */
 static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
     *place = 0;
     if (attachment_needs_provider(object)) object->stored = attachment_store(dressing->objects, object);
     if (attachment_needs_provider(object))
-        return MR_OK; /* no room in the store: receivers fetch it from this process */
+        return MR_OK; /* no room in the store: receivers fetch the value from this process */
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
     if (entry.kind == VALUE_PACK_STORED) show_name(object);
     return add_item(dressing, entry, place);
 }
 
-/* A value that refers to others is included if those fit. */
+/* Includes a value with references if their rows fit. */
 static mr_status add_nested(dressing *dressing, object *object, size_t inside, uint32_t *place) {
     *place = 0;
     size_t met = (size_t)(uintptr_t)map_get(&dressing->met, (uintptr_t)object);
@@ -100,7 +100,7 @@ static mr_status add_nested(dressing *dressing, object *object, size_t inside, u
     return MR_OK;
 }
 
-/* Its failure comes along, while there is room. */
+/* Includes the object's failure if there is room. */
 static mr_status add_failure(dressing *dressing, const object *object, uint32_t *place) {
     size_t size = failure_encoded_size(object->failure);
     void *bytes;
@@ -128,7 +128,7 @@ static mr_status add_actor(dressing *dressing, const actor_handle *handle, uint3
     return put_row(dressing, (table_row){{{actor.word[0], actor.word[1]}}, index, ATTACHMENT_ACTOR});
 }
 
-/* A value included with a reference is not lost with its owner. */
+/* Adds the row of a reference. A value included with a reference is not lost with its owner. */
 static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
     table_row row = {.ref = object->ref, .index = index};
     size_t inside = object->state == OBJECT_READY ? count_inside(object) : 0;
@@ -146,7 +146,8 @@ static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
     return put_row(dressing, row);
 }
 
-/* The rows of value `from` of a value pack, which is `index` of those that travel; UINT32_MAX: of each, as it is. */
+/* Adds the rows of value `from` of a value pack, which is value `index` of the one being written; UINT32_MAX: the rows
+ * of all values, with their own indexes. */
 static mr_status add_rows(dressing *dressing, const attachment *attachment, uint32_t from, uint32_t index) {
     for (int actors = 0; actors < 2; actors++) { /* futures come first */
         for (uint32_t i = 0; i < attachment->ref_count; i++) {
@@ -198,7 +199,7 @@ mr_status attachment_dress(value_pack *pack, struct value_pack **out) {
     return status;
 }
 
-/* ---- Undressing. */
+/* ---- Reading the table. */
 
 static mr_status read_row(const value_pack *pack, span table, size_t at, table_row *out) {
     memcpy(out, table.data + at * sizeof *out, sizeof *out);
@@ -221,11 +222,11 @@ static mr_status find_table(const value_pack *pack, span *out) {
 typedef struct undressing {
     objects *objects;
     value_pack *pack;
-    table_row *rows; /* owned, as all that follows */
+    table_row *rows; /* owned, as are the following fields */
     size_t count;
-    object **met;       /* of each row, held; NULL: none */
-    uint32_t *inside;   /* how many rows each hidden value has; zero but for nested ones */
-    value_pack **own;   /* nested values: each holds what it refers to, so each is a value pack of its own */
+    object **met;       /* object of each row, held; NULL: none */
+    uint32_t *inside;   /* number of rows of each hidden value; 0 unless it is nested */
+    value_pack **own;   /* nested values: each holds its references, so each has a value pack of its own */
     value_pack *values; /* the other included values */
 } undressing;
 
@@ -252,8 +253,7 @@ static mr_status unpack_nested(undressing *undressing, uint32_t place) {
     return attachment_room(attachment, undressing->inside[place]);
 }
 
-/* The included values, except those that refer to others, form a value pack: objects hold it, and the received value
- * pack holds them. */
+/* Packs the included values: those without references into one value pack, each nested one into its own. */
 static mr_status unpack_values(undressing *undressing) {
     static const uint8_t nil = 0xc0;
     const value_pack *from = undressing->pack;
@@ -272,7 +272,7 @@ static mr_status unpack_values(undressing *undressing) {
     return status;
 }
 
-/* The object of a row is found or created, and held by the containing value. */
+/* Finds or creates the object of a row; the containing value holds it. */
 static void meet(undressing *undressing, size_t at) {
     const table_row *row = &undressing->rows[at];
     const value_pack *pack = undressing->pack;
@@ -289,12 +289,13 @@ static void meet(undressing *undressing, size_t at) {
     }
     object *object = object_meet(undressing->objects, row->ref);
     if (object == NULL && row->place > 0) object = object_meet_again(undressing->objects, row->ref);
-    if (object == NULL) return; /* an own object that is gone: a dangling reference */
+    if (object == NULL) return; /* an object of this process that is gone: a dangling reference */
     attachment_add_ref(holder, index, object);
     undressing->met[at] = object;
 }
 
-/* The owner is told when the program reads the failure (object_see). A failure that cannot be decoded is fetched. */
+/* Fails an object with its included failure. The owner is informed when the program reads the failure (object_see). A
+ * failure that cannot be decoded is fetched. */
 static void fail(undressing *undressing, object *object, uint32_t place) {
     span bytes = value_pack_value(undressing->pack, undressing->pack->count + place).bytes;
     reader reader = reader_of(bytes.data, bytes.size);
@@ -308,7 +309,7 @@ static void fail(undressing *undressing, object *object, uint32_t place) {
     failure_unref(failed);
 }
 
-/* The value is included, or the reference is borrowed. */
+/* Settles the object of a row with its included value; without one the reference stays borrowed. */
 static void settle(undressing *undressing, size_t at) {
     const table_row *row = &undressing->rows[at];
     object *object = undressing->met[at];
@@ -338,7 +339,7 @@ mr_status attachment_undress(objects *objects, value_pack *pack) {
     undressing undressing = {.objects = objects, .pack = pack};
     mr_status status = undress(&undressing);
     for (size_t i = 0; undressing.met != NULL && i < undressing.count; i++)
-        if (undressing.met[i] != NULL) object_drop(objects, undressing.met[i]); /* the value packs have it */
+        if (undressing.met[i] != NULL) object_drop(objects, undressing.met[i]); /* the value packs hold it */
     for (uint32_t i = 1; undressing.own != NULL && i < pack->hidden; i++) value_pack_unref(undressing.own[i]);
     value_pack_unref(undressing.values);
     free(undressing.rows);
@@ -348,7 +349,7 @@ mr_status attachment_undress(objects *objects, value_pack *pack) {
     return status;
 }
 
-/* ---- Keeping unread. */
+/* ---- Dependencies of an unread value pack. */
 
 mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context) {
     for (uint32_t i = 0; i < pack->count + pack->hidden; i++) {

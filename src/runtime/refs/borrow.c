@@ -33,7 +33,7 @@ static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t ser
     last->serials[last->count++] = serial;
 }
 
-/* The gate may open: the message is freed before its callback runs. */
+/* Ends a message. Its gate may open: the message is freed before the gate's callback runs. */
 static void message_end(borrow_message *message) {
     borrow_gate *gate = message->gate;
     list_remove(&message->place);
@@ -47,7 +47,7 @@ static bool feed(borrow *borrow, const list *messages) {
     list_for_each (at, messages) {
         borrow_message *message = container_of(at, borrow_message, place);
         if (message->sent) continue;
-        if (borrow->ops->send(borrow->host, message) != MR_OK) return false; /* or its end is about to be told */
+        if (borrow->ops->send(borrow->host, message) != MR_OK) return false; /* or borrow_owner_gone follows */
         message->sent = true;
     }
     return true;
@@ -78,7 +78,7 @@ void borrow_owner_gone(borrow *borrow, uint64_t process) {
 
 void borrow_keep(borrow *borrow, borrowed_ref *ref, borrow_gate *gate) {
     if (ref->state == BORROWED_REF_HELD || ref->state == BORROWED_REF_LOST) return;
-    ref->state = BORROWED_REF_ASKED; /* an ASKED reference is asked for again: this gate needs its own answer */
+    ref->state = BORROWED_REF_ASKED; /* also if ASKED already: this gate needs its own answer */
     say(borrow, ref->owner, BORROW, ref->serial, gate);
 }
 

@@ -22,9 +22,9 @@
  *  1 Messages to one owner (BORROW, RETURN) are sent in the order in which they were decided, each in one message at a
  *    time; the link keeps the order. So a reference that is released and found again is borrowed at the end.
  *  2 A gate opens once, when each BORROW that went through it has been answered or its owner is gone.
- *  3 An object of ours is held once for each borrower that has it in its set.
+ *  3 An object of this process is held once for each borrower that has it in its set.
  *
- * Pure: messages go out through borrow_ops and come in as calls of the functions below. No clock, no threads. */
+ * Pure: messages are sent through borrow_ops, and received as calls of the functions below. No clock, no threads. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -54,7 +54,7 @@ typedef struct borrow_message { /* a message to an owner */
     list place;
     uint64_t owner;
     borrow_verb verb;
-    borrow_gate *gate; /* of a BORROW */
+    borrow_gate *gate; /* gate of a BORROW; NULL: none */
     bool sent;
     uint32_t count;
     uint64_t serials[BORROW_BATCH];
@@ -64,16 +64,16 @@ typedef struct borrow_ops {
     /* Sends a message. MR_OK: borrow_answered or borrow_owner_gone follows. MR_BUSY: retried by borrow_feed. */
     mr_status (*send)(void *host, borrow_message *message);
     borrowed_ref *(*find)(void *host, uint64_t owner, uint64_t serial); /* NULL: released meanwhile */
-    void *(*hold)(void *host, uint64_t serial);                         /* an object of ours; NULL: there is none */
+    void *(*hold)(void *host, uint64_t serial); /* holds an object of this process; NULL: there is none */
     void (*drop)(void *host, void *object);
 } borrow_ops;
 
 typedef struct borrow {
     const borrow_ops *ops; /* borrowed, like the host */
     void *host;
-    map owners;      /* process → list of its borrow_message, in order, those that were sent first; owned */
+    map owners;      /* process → list of borrow_message, in order, sent ones first; owned */
     map borrowers;   /* link → map of serial → object, held for the borrower; owned */
-    size_t borrowed; /* how many objects, over all borrowers */
+    size_t borrowed; /* number of holds, over all borrowers */
     uint32_t batch;  /* serials in one message; BORROW_BATCH unless the host sets less */
 } borrow;
 

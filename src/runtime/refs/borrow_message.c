@@ -13,7 +13,7 @@ typedef struct sending {
 
 static void said(wire_call *call, const rpc_call_result *result) {
     const sending *sending = container_of(call, struct sending, call);
-    if (result->why == NULL) borrow_answered(sending->borrow, sending->message); /* else its owner is gone */
+    if (result->why == NULL) borrow_answered(sending->borrow, sending->message); /* else the owner is gone */
     wire_call_end(call);
 }
 

@@ -1,5 +1,5 @@
-/* borrow_test.c — three processes that pass references on, in every order that links allow: nobody lets go too early,
- * and at the end nobody keeps anything. */
+/* borrow_test.c — three processes that pass references on, in every order that links allow: no object is freed while it
+ * is referenced, and no hold remains at the end. */
 #include "runtime/refs/borrow.h"
 
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 
 enum { PROCESSES = 3, SERIAL = 7, MESSAGES_MAX = 64 };
 
-/* Process 0 owns one object. The others have it on loan, and send it to each other inside messages ("carriers"), which
- * are held until they are answered, as calls are. */
+/* Process 0 owns one object. The others borrow it and send it to each other inside messages ("carriers"); the sender of
+ * a carrier keeps the reference until the answer, as the caller of a call does. */
 
 typedef enum message_kind {
     MESSAGE_BORROW,
@@ -26,17 +26,17 @@ typedef enum message_kind {
 
 typedef struct sent_message {
     message_kind kind;
-    borrow_message *message; /* whose word this is, or will be */
+    borrow_message *message; /* the message, or the one that is answered; NULL: none */
 } sent_message;
 
-typedef struct channel { /* from one process to another: keeps the order */
+typedef struct channel { /* link from one process to another: keeps the order */
     sent_message messages[MESSAGES_MAX];
     unsigned first, last;
 } channel;
 
 typedef struct process process;
 
-typedef struct keeping { /* of a carrier that came: what is kept of it goes through this */
+typedef struct keeping { /* receipt of a carrier: its answer waits for this gate */
     borrow_gate gate;
     process *process;
     int from;
@@ -47,15 +47,15 @@ struct process {
     int id;
     borrow borrow;
     bool dead;
-    borrowed_ref ref; /* of the one reference; valid while refs > 0 */
-    unsigned refs;    /* of the program, and of carriers that we sent and that are not answered */
-    unsigned wanted;  /* of refs: the program's own */
+    borrowed_ref ref; /* state of the one reference; valid while refs > 0 */
+    unsigned refs;    /* references of the program, and of sent carriers without an answer */
+    unsigned wanted;  /* those of `refs` that the program has */
 };
 
 typedef struct world {
     process all[PROCESSES];
     channel channels[PROCESSES][PROCESSES];
-    unsigned holds; /* on the owner's object: the program's, carriers', borrowers' */
+    unsigned holds; /* holds on the owner's object: of its program, its carriers, its borrowers */
     bool freed;
 } world;
 
@@ -85,7 +85,7 @@ static void drop_object(world *world) {
 static void *hold(void *host, uint64_t serial) {
     world *world = ((process *)host)->world;
     assert_int_equal(serial, SERIAL);
-    assert_false(world->freed); /* the promise */
+    assert_false(world->freed); /* a BORROW arrives before the object is freed */
     world->holds++;
     return world;
 }
@@ -120,7 +120,7 @@ static void answer(borrow_gate *gate) {
     free(keeping);
 }
 
-/* A value with the reference in it came: the program keeps it if it likes. */
+/* A carrier arrives; `keep`: the program keeps the reference. */
 static void carrier_came(process *process, int from, bool keep) {
     keeping *keeping = calloc(1, sizeof *keeping);
     *keeping = (struct keeping){.gate.open = answer, .process = process, .from = from};
@@ -158,16 +158,16 @@ static void deliver(world *world, int from, int to, bool keep) {
 }
 
 static void send_carrier(process *from, int to) {
-    from->refs++; /* until it is answered */
+    from->refs++; /* until the carrier is answered */
     if (from->id == 0) from->world->holds++;
     post(from->world, from->id, to, MESSAGE_CARRIER, NULL);
 }
 
-/* ---- All that can happen next, numbered: the choice counts down to what happens. */
+/* ---- Enumeration of the next events: the chosen one is found by counting the possible ones. */
 
 typedef struct course {
-    unsigned choice;  /* what happens, of what can */
-    unsigned options; /* how much can */
+    unsigned choice;  /* number of the chosen event */
+    unsigned options; /* number of possible events, counted so far */
     unsigned sends;   /* carriers that may still be sent */
 } course;
 
@@ -197,7 +197,8 @@ static void may_act(world *world, int id, course *course) {
     }
 }
 
-/* One step. Choices are looked at before they are made, so that what one makes possible is not counted with it. */
+/* Executes the chosen event. All options at a place are counted before one of them is executed, so that its effects are
+ * not counted. */
 static void step(world *world, course *course) {
     course->options = 0;
     for (int from = 0; from < PROCESSES && course->options <= course->choice; from++) {
@@ -248,13 +249,13 @@ static void every_order_of_events(void **state) {
         world_close(&world);
         courses++;
         while (length > 0 && choices[length - 1] + 1 >= options[length - 1]) choices[--length] = 0;
-        if (length == 0 || courses == 100000) break; /* the rest differs in what happens first of all only */
+        if (length == 0 || courses == 100000) break; /* the other courses begin with other events */
         choices[length - 1]++;
     }
     assert_true(courses > 10000);
 }
 
-/* ---- Deaths: of a carrier, of a borrower. The owner keeps nothing for the dead. */
+/* ---- Deaths: of a borrower, of an owner. The owner keeps no hold for a dead borrower. */
 
 static void die(world *world, int id) {
     process *process = &world->all[id];
@@ -274,16 +275,16 @@ static void a_borrower_that_dies_keeps_nothing(void **state) {
     course course = {.sends = 0};
     world_open(&world);
     send_carrier(&world.all[0], 1);
-    deliver(&world, 0, 1, true); /* kept: asks the owner before it answers */
+    deliver(&world, 0, 1, true); /* kept: a BORROW is sent before the answer */
     assert_int_equal(world.channels[1][0].last - world.channels[1][0].first, 1);
-    deliver(&world, 1, 0, false); /* lent */
+    deliver(&world, 1, 0, false); /* the owner holds the object for the borrower */
     assert_int_equal(world.all[0].borrow.borrowed, 1);
-    deliver(&world, 0, 1, false); /* its word: answers */
+    deliver(&world, 0, 1, false); /* the answer to BORROW opens the gate: the carrier is answered */
     assert_int_equal(world.all[1].ref.state, BORROWED_REF_HELD);
     deliver(&world, 1, 0, false);
     world.all[0].wanted--;
     let_go(&world.all[0]);
-    assert_false(world.freed); /* the borrower has it */
+    assert_false(world.freed); /* the borrower's hold */
     die(&world, 1);
     assert_true(world.freed);
     assert_int_equal(count_options(&world, course.sends), 0);

@@ -56,7 +56,7 @@ void failure_unref(failure *failure) {
     }
 }
 
-/* A chain that is too long loses its middle: how it began matters more. */
+/* Next failure that is kept of a chain. A chain that is too long loses its middle: its first cause matters more. */
 static const failure *next_kept(const failure *failure, int depth, int depth_max) {
     const struct failure *next = failure->cause;
     if (depth + 2 == depth_max)

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* The first link is 0, the last, where it began, `length` - 1. */
+/* Chain whose outermost failure is number 0, and whose first cause is number `length` - 1. */
 static failure *chain_of(int length) {
     failure *chain = NULL;
     for (int i = length - 1; i >= 0; i--) {
@@ -148,7 +148,7 @@ static void the_story_is_told(void **state) {
 }
 
 static void refuse(const void *bytes, size_t size) {
-    uint8_t *exact = xmalloc(size ? size : 1); /* so that a sanitizer sees a step beside it */
+    uint8_t *exact = xmalloc(size ? size : 1); /* exact size, so that a sanitizer detects a read beyond it */
     if (size > 0) memcpy(exact, bytes, size);
     reader reader = reader_of(exact, size);
     failure *got;
@@ -159,9 +159,9 @@ static void refuse(const void *bytes, size_t size) {
 
 static void malformed_failures_are_refused(void **state) {
     refuse("", 0);
-    refuse("\0", 1);                                       /* no link at all */
+    refuse("\0", 1);                                       /* no failure */
     refuse("\1\7\0\0\0\0\0\0\0\0\0\0\0", 13);              /* no end */
-    refuse("\1\7\0\0\0\0\0\0\0\0\0\0\0\2", 14);            /* neither more nor the end */
+    refuse("\1\7\0\0\0\0\0\0\0\0\0\0\0\2", 14);            /* neither a failure nor the end */
     refuse("\1\0\0\0\0\0\0\0\0\0\0\0\0\0", 14);            /* MR_OK is no failure */
     refuse("\1\7\0\0\0\xff\xff\xff\xff\0\0\0\0\0", 14);    /* a length beyond the end */
     uint8_t links[(FAILURE_CHAIN_MAX + 1) * 13 + 1] = {0}; /* one link too many */

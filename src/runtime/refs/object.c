@@ -17,7 +17,7 @@ void objects_init(objects *objects, uint64_t process) {
     list_init(&objects->doomed);
 }
 
-/* A reference that the program never gave back is no fault at its end. */
+/* References that the program has not released are released here, without logging failures. */
 void objects_fini(objects *objects) {
     uint32_t at = 0;
     for (object *object; (object = objects_next(objects, &at)) != NULL;) {
@@ -33,7 +33,7 @@ void objects_fini(objects *objects) {
     slab_fini(&objects->slab);
 }
 
-/* ---- Making. */
+/* ---- Creation. */
 
 static object *make(objects *objects) {
     object *object = slab_take(&objects->slab);
@@ -64,7 +64,8 @@ object *object_create(objects *objects, bool named) {
     return object;
 }
 
-/* The objects of that process that are known here; NULL: none ever was. Lists of references mostly have one owner. */
+/* Map of the known objects of a process; NULL: none so far. The last map is cached: lists of references mostly have one
+ * owner. */
 static map *map_of_owner(objects *objects, uint64_t owner) {
     if (objects->recent_owner == owner && objects->recent != NULL) return objects->recent;
     map *theirs = map_get(&objects->owners, owner);
@@ -93,8 +94,9 @@ static object *make_foreign(objects *objects, mr_ref ref) {
 
 /* ---- Finding. */
 
-/* References that came together were made one after the other, and are asked for in that order or in the opposite one:
- * mostly the object is a neighbour of the last one, and its place in a large map need not be fetched into the cache. */
+/* References that arrived together were created one after the other, and are mostly looked up in that order or the
+ * opposite one: the object is mostly a neighbour of the last one, which is found without a cache miss in a large
+ * map. */
 static object *neighbour(const objects *objects, uint64_t owner, uint64_t serial) {
     for (uint32_t step = 0; step < 2; step++) {
         uint32_t place = objects->recent_place + 1 - 2 * step;
@@ -137,7 +139,7 @@ object *objects_next(const objects *objects, uint32_t *at) {
 
 /* ---- Holding. */
 
-/* The outcome can no longer be read. Failures by cancellation, or by the end of the runtime, are not logged. */
+/* Logs a failure that can no longer be read, unless it is due to a cancellation or the end of the runtime. */
 static __attribute__((noinline, cold)) void print_failure(object *object) {
     if (object->seen || object->foreign || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED)
         return;
@@ -151,7 +153,7 @@ static inline void print_unseen(object *object) {
     if (object->state == OBJECT_FAILED) print_failure(object);
 }
 
-/* The program cannot reach it any more. */
+/* The program has no reference to the object any more. */
 static void forgotten(objects *objects, object *object) {
     print_unseen(object);
     if (object->streams) objects->ops->abandoned(objects->host, object);
@@ -159,7 +161,7 @@ static void forgotten(objects *objects, object *object) {
 
 static void give_back(objects *objects, object *object) {
     objects->count--;
-    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* a place that is used up is not used again */
+    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* else the place is used up */
 }
 
 static void destroy(objects *objects, object *object) {
@@ -168,13 +170,13 @@ static void destroy(objects *objects, object *object) {
         if (map_get(theirs, object->ref.word[1]) == object) map_remove(theirs, object->ref.word[1]);
         objects->ops->let_go(objects->host, object);
     }
-    value_pack_unref(object->owner); /* may doom others */
+    value_pack_unref(object->owner); /* may release other objects */
     value_pack_unref(object->stored);
     failure_unref(object->failure);
     give_back(objects, object);
 }
 
-/* The object holds others, or is borrowed. */
+/* Destroys an object that holds others or is borrowed, without recursion. */
 static __attribute__((noinline)) void doom(objects *objects, object *object) {
     if (objects->dooming) {
         list_push_back(&objects->doomed, &object->waiters);
@@ -190,7 +192,7 @@ static __attribute__((noinline)) void doom(objects *objects, object *object) {
 void object_dropped(objects *objects, object *object) {
     MR_ASSERT(list_empty(&object->waiters));
     if (object->owner == NULL && object->failure == NULL && !object->foreign)
-        give_back(objects, object); /* small, as most are */
+        give_back(objects, object); /* a small value, the usual case */
     else
         doom(objects, object);
 }
@@ -212,7 +214,7 @@ void object_disclose(objects *objects, object *object) {
 static void settle(objects *objects, object *object) {
     object->maker = NULL;
     if (list_empty(&object->waiters) && (object->names | object->inside) != 0) return;
-    object_hold(object); /* a waiter may drop the last one */
+    object_hold(object); /* a waiter may drop the last hold */
     for (list *at; (at = list_pop_front(&object->waiters)) != NULL;) {
         object_waiter *waiter = container_of(at, object_waiter, place);
         waiter->fn(waiter, object);
@@ -224,7 +226,7 @@ static void settle(objects *objects, object *object) {
 void object_fulfil_small(objects *objects, object *object, span value) {
     MR_ASSERT(object->state == OBJECT_PENDING && value.size <= OBJECT_SMALL);
     object->state = OBJECT_READY;
-    if (value.size == 1) /* as most are: no call for a byte */
+    if (value.size == 1) /* the usual case, without a call of memcpy */
         object->small[0] = value.data[0];
     else if (value.size > 0)
         memcpy(object->small, value.data, value.size);

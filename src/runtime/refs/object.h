@@ -32,25 +32,25 @@ enum { OBJECT_SMALL = 32 };
 typedef struct object {
     slab_place place;
     mr_ref ref;
-    uint64_t uses; /* of this place: part of the reference, so that a stale one finds nothing */
+    uint64_t uses; /* use count of this place: part of the reference, so that a stale one finds no object */
     uint32_t holds;
     uint8_t state;   /* object_state */
-    bool seen;       /* the program has read the outcome, or was told of it: */
-    bool printed;    /* its failure was logged, since it was not read */
-    bool foreign;    /* another process's; see `borrowed_ref` */
-    bool fetching;   /* its owner was asked for the outcome */
-    bool streams;    /* it is the whole of a stream (stream_reader.h) */
-    uint32_t names;  /* references that the program has */
-    uint32_t inside; /* value packs whose values refer to it */
+    bool seen;       /* the program has read the outcome, or its failure needs no log */
+    bool printed;    /* the failure was logged, since it was not read */
+    bool foreign;    /* borrowed from another process; see `borrowed_ref` */
+    bool fetching;   /* a fetch of the outcome is pending */
+    bool streams;    /* the object is the whole of a stream (stream_reader.h) */
+    uint32_t names;  /* number of references that the program has */
+    uint32_t inside; /* number of value packs whose values refer to the object */
     borrowed_ref borrowed_ref;
     value_pack_entry value;
     value_pack *owner; /* memory of the value; NULL: in `small` */
-    uint32_t index;    /* in the owner */
+    uint32_t index;    /* index of the value in `owner` */
     /* the same value in the store, for other processes, if it is too large for a message; NULL: none */
     value_pack *stored;
     failure *failure;
     struct invocation *maker; /* invocation that makes it, while pending; borrowed */
-    list waiters;             /* after the last release: its place among the doomed */
+    list waiters;             /* after the last release: place in objects.doomed */
     _Alignas(8) uint8_t small[OBJECT_SMALL];
 } object;
 
@@ -61,25 +61,25 @@ typedef struct object_waiter {
 } object_waiter;
 
 typedef struct objects {
-    slab slab; /* a reference's serial is an index in it, and its use count */
+    slab slab; /* elements: object; a reference's serial is an index in it, and its use count */
     uint64_t process;
-    size_t count;                  /* alive */
-    map owners;                    /* process → map of serial → object: borrowed ones; owned */
+    size_t count;                  /* number of objects */
+    map owners;                    /* process → map of serial → borrowed object; owned */
     uint64_t recent_owner;         /* cache: process looked up last; 0: none yet */
     map *recent;                   /* its map */
     uint32_t recent_place;         /* cache: index of the object found last */
     list doomed;                   /* objects to be freed */
-    bool dooming;                  /* those are being freed */
+    bool dooming;                  /* `doomed` is being emptied */
     const struct objects_ops *ops; /* borrowed; NULL: no borrowed references */
     void *host;
     struct store_provider *provider; /* store of large values; borrowed, NULL: none */
-    struct actor_handles *handles;   /* of actors; borrowed, NULL: not kept */
+    struct actor_handles *handles;   /* actor handles; borrowed, NULL: not kept */
 } objects;
 
 typedef struct objects_ops {                       /* operations on borrowed objects, and on streams */
     void (*wanted)(void *host, object *object);    /* a waiter was added; the object is not settled inside this call */
     void (*let_go)(void *host, object *object);    /* last hold released; freed afterwards */
-    void (*abandoned)(void *host, object *object); /* of a stream: the program has released its last reference */
+    void (*abandoned)(void *host, object *object); /* the program has released its last reference to a stream */
 } objects_ops;
 
 void objects_init(objects *objects, uint64_t process);
@@ -104,14 +104,15 @@ static inline void object_name(object *object) { /* mr_retain */
 }
 void object_unname(objects *objects, object *object); /* mr_release */
 
-/* The object of a reference that came inside a value, with a hold; created if it is another process's and unknown.
- * NULL: an own object that is gone; or no memory. */
+/* Returns the object of a reference received inside a value, with a hold; it is created if it is unknown and owned by
+ * another process. NULL: an object of this process that is gone; or no memory. */
 object *object_meet(objects *objects, mr_ref ref);
-/* For an own object that is gone, but whose value came back with the reference: it is treated as a borrowed one. */
+/* For an object of this process that is gone, and whose value was received with the reference: it is treated as
+ * borrowed. */
 object *object_meet_again(objects *objects, mr_ref ref);
-/* As object_known. */
+/* Finds a borrowed object by the words of its reference; NULL: unknown. */
 __attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
-static inline void object_enclose(object *object) { /* a value pack's value refers to it: a hold */
+static inline void object_enclose(object *object) { /* holds the object for a value pack that refers to it */
     object->inside++;
     object->holds++;
 }
@@ -137,24 +138,25 @@ static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the p
     return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
 }
 
-/* The program reads the outcome. The outcome of a borrowed object that was not read was fetched only to be kept. */
+/* Called when the program reads the outcome. The outcome of a borrowed object that is not `seen` was fetched only to be
+ * kept. */
 static inline void object_see(objects *objects, object *object) {
     bool tell = object->foreign && !object->seen;
     object->seen = true;
-    if (tell) objects->ops->wanted(objects->host, object); /* its owner is told */
+    if (tell) objects->ops->wanted(objects->host, object); /* the owner is informed */
 }
 
 static inline bool object_is_small(const value_pack_entry *value) {
     return value->kind == VALUE_PACK_PLAIN && value->bytes.size <= OBJECT_SMALL;
 }
 
-/* Value `index` of a value pack, of which a reference is taken; one of at most OBJECT_SMALL plain bytes that refers to
- * nothing is copied instead. */
+/* Fulfils the object with value `index` of a value pack, and takes a reference to that; a plain value of at most
+ * OBJECT_SMALL bytes without references is copied instead. */
 void object_fulfil(objects *objects, object *object, value_pack *values, uint32_t index);
-/* A value that is known to be that small, in any memory. */
+/* Fulfils the object with a plain value of at most OBJECT_SMALL bytes in any memory, which is copied. */
 void object_fulfil_small(objects *objects, object *object, span value);
 void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */
 
 void object_wait(objects *objects, object *object, object_waiter *waiter); /* the object must be pending */
-/* no-op if it was called */
+/* no-op if the waiter was called */
 static inline void object_unwait(object_waiter *waiter) { list_remove(&waiter->place); }

@@ -1,4 +1,4 @@
-/* object_test.c — the life of an object, and that no failure is dropped in silence or told twice. */
+/* object_test.c — life of an object; each unread failure is logged exactly once. */
 #include "runtime/refs/object.h"
 
 #include <setjmp.h>
@@ -67,7 +67,7 @@ typedef struct watcher {
     int calls;
     object_state seen;
     objects *objects;
-    object *drops; /* held by it until it is called */
+    object *drops; /* object that the callback drops */
     object_waiter *unwaits;
 } watcher;
 
@@ -96,11 +96,11 @@ static void an_object_is_found_while_it_is_named(void **state) {
     assert_null(object_find(&fixture->objects, foreign));
     object_unname(&fixture->objects, object);
     assert_null(object_find(&fixture->objects, ref));
-    object_unname(&fixture->objects, object); /* the maker holds it: no harm */
+    object_unname(&fixture->objects, object); /* no effect: only the maker holds the object */
     assert_int_equal(fixture->objects.count, 2);
     object_drop(&fixture->objects, object);
     assert_int_equal(fixture->objects.count, 1);
-    object_drop(&fixture->objects, other); /* the name is left to objects_fini */
+    object_drop(&fixture->objects, other); /* objects_fini releases the program's reference */
 }
 
 static void those_without_a_name_are_not_found(void **state) {
@@ -119,7 +119,7 @@ static void waiters_are_called_once(void **state) {
         watcher watchers[4] = {0};
         for (size_t i = 0; i < 4; i++) watch(object, &watchers[i]);
         object_unwait(&watchers[1].waiter);
-        watchers[2].unwaits = &watchers[3].waiter; /* one gives up inside another's call */
+        watchers[2].unwaits = &watchers[3].waiter; /* a waiter is removed in the callback of another one */
         if (fails)
             object_fail(&fixture->objects, object, fixture->failed);
         else
@@ -127,7 +127,7 @@ static void waiters_are_called_once(void **state) {
         object_state expected = fails ? OBJECT_FAILED : OBJECT_READY;
         assert_true(watchers[0].calls == 1 && watchers[0].seen == expected);
         assert_true(watchers[1].calls == 0 && watchers[2].calls == 1 && watchers[3].calls == 0);
-        object_unwait(&watchers[0].waiter); /* after it was called: no harm */
+        object_unwait(&watchers[0].waiter); /* no effect after the callback */
         assert_null(object->maker);
         object_drop(&fixture->objects, object);
         object_unname(&fixture->objects, object);
@@ -168,7 +168,7 @@ static void a_small_value_lies_in_the_object(void **state) {
     object_drop(&fixture->objects, object);
 }
 
-/* A place is used again and again; no reference of old finds what is there now. */
+/* Places are reused: a stale reference finds no object. */
 static void an_old_reference_finds_nothing(void **state) {
     fixture *fixture = *state;
     mr_ref old[100];
@@ -186,13 +186,13 @@ static void an_old_reference_finds_nothing(void **state) {
     assert_true(fixture->objects.slab.count <= SLAB_CHUNK);
 }
 
-/* ---- Failures: released after, released before, never named, looked at, cancelled. */
+/* ---- Failures of objects that are released before or after, have no reference, are read, or are cancelled. */
 
 static void an_unread_failure_is_printed_when_it_is_released(void **state) {
     fixture *fixture = *state;
     object *object = object_create(&fixture->objects, true);
     object_fail(&fixture->objects, object, fixture->failed);
-    assert_int_equal(printed(fixture), 0); /* somebody may still ask */
+    assert_int_equal(printed(fixture), 0); /* the program may still read it */
     object_hold(object);
     object_unname(&fixture->objects, object);
     assert_int_equal(printed(fixture), 1);
@@ -232,7 +232,7 @@ static void one_that_was_seen_is_not_printed(void **state) {
 static void wanted(void *host, object *object) { ++*(int *)host; }
 static void let_go(void *host, object *object) {}
 
-/* One that came by itself is its owner's to print; who looks at it tells the owner, once. */
+/* A failure of a borrowed object is logged by its owner, which is informed once when the program reads the failure. */
 static void one_of_another_process_is_told_of(void **state) {
     fixture *fixture = *state;
     static const objects_ops ops = {.wanted = wanted, .let_go = let_go};
@@ -253,7 +253,7 @@ static void one_of_another_process_is_told_of(void **state) {
     assert_int_equal(printed(fixture), 0);
 }
 
-/* Whatever the order in which they are asked for, and whoever lived beside them before. */
+/* A borrowed object is found in any order of lookups, also when its neighbours were freed. */
 static void each_of_anothers_is_found_by_its_own_reference(void **state) {
     enum { COUNT = 200 };
     fixture *fixture = *state;

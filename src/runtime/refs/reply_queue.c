@@ -9,7 +9,7 @@
 typedef struct answer {
     list place;
     rpc_call_token token;
-    value_pack *values; /* NULL: no values, but perhaps a byte */
+    value_pack *values; /* NULL: an answer without values */
     bool byte;
 } answer;
 
@@ -47,7 +47,7 @@ void reply_queue_acknowledge(reply_queue *replies, rpc *rpc, rpc_call_token toke
     answer_or_keep(replies, rpc, (answer){.token = token, .byte = byte});
 }
 
-/* Each of them may be on a link of its own. */
+/* Tries every answer, since each may be for another link. */
 void reply_queue_room(reply_queue *replies, rpc *rpc) {
     list_for_each (at, &replies->answers) {
         answer *answer = container_of(at, struct answer, place);

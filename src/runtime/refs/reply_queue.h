@@ -4,7 +4,7 @@
 #include "net/rpc/rpc.h"
 #include "runtime/refs/value_pack.h"
 
-typedef struct reply_queue { /* of one `rpc` object */
+typedef struct reply_queue { /* answers of one `rpc` object */
     list answers;
 } reply_queue;
 
@@ -12,6 +12,6 @@ void reply_queue_init(reply_queue *replies);
 void reply_queue_fini(reply_queue *replies);
 /* Answers now or later. The reference to the value pack is taken over. */
 void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values);
-/* The same with one byte that is 0, or with none. */
+/* The same with an empty answer or, if `byte`, with one byte 0. */
 void reply_queue_acknowledge(reply_queue *replies, rpc *rpc, rpc_call_token token, bool byte);
 void reply_queue_room(reply_queue *replies, rpc *rpc);

@@ -12,7 +12,7 @@
 
 enum { OPENING_US = 1000, RETRY_US = 1000 };
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 void store_provider_init(store_provider *provider, const arena *arena, uint64_t process, clock_source clock,
                          const store_provider_host *host) {
@@ -31,7 +31,7 @@ static void answered(void *context) {
 void store_provider_join(store_provider *provider, rpc *rpc, link_id node) {
     if (provider->arena == NULL || provider->asked || provider->closed) return;
     mr_status status = store_rpc_client_join(&provider->store_server, rpc, node);
-    provider->asked = status != MR_BUSY; /* then asked again when there is room */
+    provider->asked = status != MR_BUSY; /* MR_BUSY: requested again when there is room */
     provider->store_server.failed = status == MR_BUSY ? MR_OK : status;
     provider->store_server.answered = answered;
     provider->store_server.context = provider;
@@ -65,9 +65,9 @@ void store_provider_fini(store_provider *provider) {
     private_mapping_close(&provider->kept);
 }
 
-/* ---- Waiting. */
+/* ---- Waits for the store server. */
 
-/* After MR_BUSY: drives until it is worth trying again. MR_BUSY: the caller does not wait. */
+/* Called after MR_BUSY: waits until a retry is useful. MR_BUSY: the caller does not wait. */
 static mr_status await_store_server(store_provider *provider, bool may_wait, int64_t retry_us, int64_t deadline_us) {
     if (!may_wait || provider->host.wait == NULL) return MR_BUSY;
     if (clock_now_us(provider->clock) > deadline_us)
@@ -81,7 +81,7 @@ static mr_status await_store_server(store_provider *provider, bool may_wait, int
     return provider->closed ? shutdown_error_error() : MR_OK;
 }
 
-/* There is a store, or there will never be one. */
+/* Waits until the store is open; fails if it never will be. */
 static mr_status await_open(store_provider *provider, bool may_wait) {
     int64_t deadline_us = clock_now_us(provider->clock) + STORE_PROVIDER_PATIENCE_US;
     while (!store_provider_is_open(provider)) {
@@ -126,7 +126,7 @@ object_ref stored_object_name(stored_object *object) {
     return object->ref;
 }
 
-/* ---- Making. */
+/* ---- Creation of objects. */
 
 mr_status store_provider_make(store_provider *provider, uint64_t size, bool may_wait, stored_object **out,
                               void **data) {
@@ -134,7 +134,7 @@ mr_status store_provider_make(store_provider *provider, uint64_t size, bool may_
     store_client_object *object;
     mr_status status;
     while ((status = store_client_create(provider->store, size, &object, data)) == MR_BUSY)
-        /* the store server's patience */
+        /* no deadline: the store server limits the wait */
         MR_TRY(await_store_server(provider, may_wait, store_client_retry_us(provider->store), CLOCK_NEVER_US));
     MR_TRY(status);
     *out = record(provider, &(object_ref){0}, size, object);
@@ -143,7 +143,7 @@ mr_status store_provider_make(store_provider *provider, uint64_t size, bool may_
 
 void store_provider_seal(stored_object *object) {
     store_provider *provider = object->provider;
-    if (object->object == NULL) return; /* closed meanwhile */
+    if (object->object == NULL) return; /* the provider was closed meanwhile */
     store_client_seal(provider->store, object->object);
     object->ref = store_client_peek(object->object);
     map_put(&provider->by_slot, object->ref.slot, object);
@@ -155,7 +155,7 @@ void store_provider_abort(stored_object *object) {
     stored_object_unref(object);
 }
 
-/* ---- What others send. */
+/* ---- Objects of other processes. */
 
 static void take(stored_object *object) {
     store_provider *provider = object->provider;
@@ -164,7 +164,7 @@ static void take(stored_object *object) {
     if (status == MR_BUSY && !provider->closed) return;
     list_remove(&object->place);
     object->lost = status != MR_OK;
-    if (object->lost) map_remove(&provider->by_slot, object->ref.slot); /* the slot may be another's */
+    if (object->lost) map_remove(&provider->by_slot, object->ref.slot); /* the slot may belong to another object */
 }
 
 bool store_provider_take_expected(store_provider *provider) {
@@ -179,7 +179,7 @@ mr_status store_provider_expect(store_provider *provider, const object_ref *ref,
             return error_set(MR_CORRUPT,
                              "malformed reference: object %" PRIx64 ":%" PRIu64 " has %" PRIu64 " bytes, not %" PRIu64,
                              ref->id.owner, ref->id.number, known->size, size);
-        (void)stored_object_name(known); /* others have it, or are about to */
+        (void)stored_object_name(known); /* other processes have the object, or will */
         *out = stored_object_ref(known);
         return MR_OK;
     }
@@ -221,7 +221,7 @@ mr_status store_provider_show(stored_object *object, bool may_wait, span *out) {
     mr_status status = show_once(object, out);
     if (status != MR_BUSY) return status;
     int64_t deadline_us = clock_now_us(provider->clock) + STORE_PROVIDER_PATIENCE_US;
-    stored_object_ref(object); /* others run while we wait */
+    stored_object_ref(object); /* other threads run during the wait */
     while ((status = show_once(object, out)) == MR_BUSY) {
         status = await_store_server(provider, may_wait,
                                     provider->store == NULL ? 0 : store_client_retry_us(provider->store), deadline_us);

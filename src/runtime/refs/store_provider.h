@@ -2,7 +2,7 @@
  * the process a hold table, else absent; and the stored objects that the process uses.
  *
  *  store_provider_join ──► hold table requested ──► open ──► store_provider_close
- *                        └── refused, or the node is gone: none; values then travel through the rings
+ *                        └── refused, or the node is gone: no store; values are sent through the rings
  *
  *  store_provider_make ──► room ── bytes written, store_provider_seal ──► held ── store_provider_show ──► shown
  *                           └── store_provider_abort                       ▲ ▲ │                            │
@@ -11,7 +11,7 @@
  *
  * A *stored object* is shared (stored_object_ref, stored_object_unref): a process has one record of it, found by its
  * place in the store. A stored object is held, and may be spilled while it is not shown. An expected object is taken at
- * once or, if the hold table is full, when the store server has answered; its sender keeps it until it is told so.
+ * once or, if the hold table is full, when the store server has answered; its sender keeps it until a confirmation.
  *
  * Requests for memory or for an object on disk may have to wait for the store server. Calls of the program wait and
  * drive the transport meanwhile (host.wait); event handlers do not wait: MR_BUSY.
@@ -23,8 +23,8 @@
 #include "store/store_rpc_client.h"
 
 enum {
-    STORE_PROVIDER_VALUE_MIN = 64 * 1024,          /* smaller values travel inside messages */
-    STORE_PROVIDER_PATIENCE_US = 10 * 1000 * 1000, /* for an object to come back from disk */
+    STORE_PROVIDER_VALUE_MIN = 64 * 1024,          /* smaller values are sent inside messages */
+    STORE_PROVIDER_PATIENCE_US = 10 * 1000 * 1000, /* limit of a wait for the store */
 };
 
 typedef struct store_provider_host {
@@ -32,7 +32,7 @@ typedef struct store_provider_host {
     /* Drives for at most timeout_us, or until store_provider_host.answered was called. MR_CLOSED: the runtime is over;
      * MR_CANCELLED: the waiting call was cancelled. */
     mr_status (*wait)(void *context, int64_t timeout_us);
-    void (*answered)(void *context); /* a response of the store server has arrived */
+    void (*answered)(void *context); /* called when a response of the store server has arrived */
 } store_provider_host;
 
 typedef struct store_provider {
@@ -42,10 +42,10 @@ typedef struct store_provider {
     store_provider_host host;
     store_rpc_client store_server;
     store_client *store; /* NULL: not open (yet) */
-    bool asked;          /* for a hold table */
+    bool asked;          /* a hold table was requested */
     bool closed;
     map by_slot;          /* slot → stored_object */
-    list expected;        /* of stored_object: not taken yet */
+    list expected;        /* elements: stored_object, not taken yet */
     private_mapping kept; /* after close: memory of objects still shown */
 } store_provider;
 
@@ -63,30 +63,30 @@ typedef struct stored_object {
 /* The host's operations may be NULL: no thread waits. */
 void store_provider_init(store_provider *provider, const arena *arena, uint64_t process, clock_source clock,
                          const store_provider_host *host);
-/* requests a hold table; again if there was no room for the request */
+/* requests a hold table; repeated by the next call if there was no room */
 void store_provider_join(store_provider *provider, rpc *rpc, link_id node);
 bool store_provider_is_open(store_provider *provider); /* opens the store if the hold table has arrived */
-/* the node reports that objects were taken or memory is wanted back */
+/* called on CLIENT_STORE: the store server took objects, or wants memory back */
 void store_provider_poll(store_provider *provider);
-/* Before the transport is closed. Shown objects stay unchanged until store_provider_fini; `alone`: no other process is
- * left to change them. */
+/* Called before the transport is closed. Shown objects stay unchanged until store_provider_fini; `alone`: no other
+ * process is left to change them. */
 void store_provider_close(store_provider *provider, bool alone);
-void store_provider_fini(store_provider *provider); /* after the last stored_object_unref */
+void store_provider_fini(store_provider *provider); /* called after the last stored_object_unref */
 
-/* `size` > 0 bytes to be written, a multiple of 64. MR_BUSY: not now, and `may_wait` is false; MR_NOMEM, MR_TOO_LARGE;
- * MR_CLOSED: there is no store. */
+/* Creates an object of `size` > 0 bytes, to be written at *data, a multiple of 64. MR_BUSY: not now, and `may_wait` is
+ * false; MR_NOMEM, MR_TOO_LARGE; MR_CLOSED: there is no store. */
 MR_MUST mr_status store_provider_make(store_provider *provider, uint64_t size, bool may_wait, stored_object **out,
                                       void **data);
-void store_provider_seal(stored_object *object); /* written: held */
+void store_provider_seal(stored_object *object); /* the bytes are written: the object is held */
 void store_provider_abort(stored_object *object);
 
-/* A reference to an object that another process sent, taken now or later. MR_INVALID: no possible object.
- * MR_OBJECT_LOST: the object is gone. */
+/* Returns a reference to an object that another process sent, taken now or later. MR_INVALID, MR_CORRUPT: malformed
+ * `ref` or `size`. MR_OBJECT_LOST: the object is gone. */
 MR_MUST mr_status store_provider_expect(store_provider *provider, const object_ref *ref, uint64_t size,
                                         stored_object **out);
-/* tries again; true: nothing is expected any more */
+/* tries again to take expected objects; true: none is left */
 bool store_provider_take_expected(store_provider *provider);
-/* borrowed; NULL: not in this process */
+/* borrowed; NULL: not used in this process */
 stored_object *store_provider_find(store_provider *provider, const object_ref *ref);
 
 static inline stored_object *stored_object_ref(stored_object *object) {
@@ -98,8 +98,8 @@ static inline bool stored_object_is_taken(const stored_object *object) {
     return object->object != NULL || object->lost;
 }
 
-/* Bytes of the object, at one address for the whole process, until store_provider_hide. MR_OBJECT_LOST; MR_BUSY as
- * store_provider_make. */
+/* Shows the bytes of the object, at one address for the whole process, until store_provider_hide. MR_OBJECT_LOST;
+ * MR_BUSY as store_provider_make. */
 MR_MUST mr_status store_provider_show(stored_object *object, bool may_wait, span *out);
 void store_provider_hide(stored_object *object);
 /* The arena, and the offset of a shown byte in it: store_client_locate. NULL: not in the arena. */

@@ -11,12 +11,12 @@
 
 enum { HEADER = 8, ENTRY = 8, ALIGN = 8, KIND_MASK = 7, PLANS_FEW = 4 };
 
-typedef struct entry { /* as it lies in the table */
+typedef struct entry { /* entry of the table */
     uint32_t where, size;
 } entry;
 _Static_assert(sizeof(entry) == ENTRY, "layout");
 
-typedef struct places { /* of a payload */
+typedef struct places { /* location of a payload and its region */
     uint64_t payload_offset, payload_size, region_offset, region_size;
 } places;
 _Static_assert(sizeof(places) == 32, "layout");
@@ -56,7 +56,7 @@ bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack) {
 }
 
 mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out) {
-    uint32_t at = spares->count; /* the newest first: it may be in the cache */
+    uint32_t at = spares->count; /* the newest first, which may be in the cache */
     while (at > 0 && spares->kept[at - 1]->room < size) at--;
     if (at == 0) return value_pack_room(size, out);
     value_pack *used = spares->kept[at - 1];
@@ -207,7 +207,7 @@ size_t value_pack_pack_scalar(const mr_arg *arg, uint8_t out[VALUE_PACK_SCALAR_M
                    "a byte lies where a scalar does");
     size_t size = value_pack_pack_byte(arg, out);
     if (size != 0) return size;
-    uint64_t words[VALUE_PACK_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
+    uint64_t words[VALUE_PACK_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* count 1; zeroed, so that no old bytes are sent */
     size = value_write_short(arg, &words[2]);
     if (size == 0) {
         uint8_t scalar[VALUE_PACK_SCALAR_MAX - AT] = {0};
@@ -229,7 +229,7 @@ size_t value_pack_pack_small(const value_pack_item *items, size_t count, uint8_t
         if (size == 0 || align_up(at + size, ALIGN) > room) return 0;
         entry entry = {(uint32_t)at | VALUE_PACK_PLAIN, (uint32_t)size};
         memcpy(out + HEADER + ENTRY * i, &entry, sizeof entry);
-        memset(out + at + size, 0, align_up(at + size, ALIGN) - (at + size)); /* no old bytes travel */
+        memset(out + at + size, 0, align_up(at + size, ALIGN) - (at + size)); /* no old bytes are sent */
         at = align_up(at + size, ALIGN);
     }
     write_header(out, count, 0);
@@ -258,8 +258,8 @@ static void add_piece(value_pack_spread *spread, span piece) {
 
 void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *items, size_t count) {
     uint8_t *rest = spread->rest;
-    size_t at = HEADER + ENTRY * count; /* in the value pack, */
-    size_t end = at, given = 0;         /* and in `rest`: bytes written, and bytes of pieces */
+    size_t at = HEADER + ENTRY * count; /* offset in the value pack */
+    size_t end = at, given = 0;         /* offsets in `rest`: end of the written bytes, end of the bytes in pieces */
     spread->count = 0;
     write_header(rest, count, 0);
     for (size_t i = 0; i < count; i++) {
@@ -285,14 +285,14 @@ void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *it
     add_piece(spread, span_of(rest + given, end - given));
 }
 
-/* ---- Packing anything: measure, lay out, write. */
+/* ---- Packing of any values: measure, lay out, write. */
 
-typedef struct plan { /* of one value */
+typedef struct plan { /* layout of one value */
     value_pack_kind kind;
     value_plan value;
-    value_buffer *buffers; /* owned; of an argument with buffers */
+    value_buffer *buffers; /* owned; NULL: no buffers */
     size_t at, size;       /* target of the entry */
-    places places;         /* of a payload */
+    places places;         /* set for a payload */
 } plan;
 
 static mr_status measure(const value_pack_item *item, size_t index, plan *plan) {
@@ -319,7 +319,7 @@ static mr_status measure(const value_pack_item *item, size_t index, plan *plan) 
     return MR_OK;
 }
 
-/* Table, what it points to, and the payloads. Returns where they end. */
+/* Lays out what follows the table: targets of entries, then payloads. Returns the end of the payloads. */
 static size_t lay_out_payloads(plan *plans, size_t count, size_t *pointed_end) {
     size_t at = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
@@ -341,7 +341,7 @@ static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
         if (plans[i].kind != VALUE_PACK_PAYLOAD) continue;
         if (plans[i].buffers != NULL)
             places->region_size = value_body_size(plans[i].buffers, plans[i].value.buffer_count);
-        if (places->region_size == 0) continue; /* an empty one lies at 0 */
+        if (places->region_size == 0) continue; /* an empty region has offset 0 */
         at = align_up(at, VALUE_BUFFER_ALIGN);
         places->region_offset = at;
         at += (size_t)places->region_size;
@@ -356,7 +356,7 @@ static uint8_t *place_after(uint8_t *bytes, size_t *end, uint64_t offset, uint64
     return bytes + offset;
 }
 
-/* Plain values and names; the places of payloads are written when they are known. */
+/* Writes plain values and names; write_table writes the places of payloads. */
 static void write_pointed(const value_pack_item *items, const plan *plans, size_t count, size_t pointed_end,
                           uint8_t *bytes) {
     size_t end = HEADER + ENTRY * count;
@@ -405,7 +405,7 @@ static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
     }
 }
 
-/* Tensors that had no data get it where they lie. */
+/* Calls the fill function with the addresses of tensors without data. */
 static mr_status fill_in(const value_pack_fill *fill, const plan *plan, uint8_t *bytes) {
     size_t count = 0;
     void **places;
@@ -418,8 +418,8 @@ static mr_status fill_in(const value_pack_fill *fill, const plan *plan, uint8_t 
     return status;
 }
 
-/* The sizes of regions are known only when values have been written: with buffers, everything before the regions goes
- * into a first piece, which is copied. */
+/* The sizes of regions are known only when values have been written: with buffers, all bytes before the regions are
+ * written to temporary memory, and then copied. */
 static mr_status pack(const value_pack_item *items, plan *plans, size_t count, value_pack_room_fn *room,
                       void *context) {
     bool buffers = false;

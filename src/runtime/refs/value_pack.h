@@ -10,7 +10,7 @@
  *                   STORED  `size` bytes that name an object of the machine's store (attachment.h)
  *                 payloads, each at a multiple of 8; regions, each at a multiple of 64
  *
- * Small values are plain and cost their own bytes and eight more. A value pack travels inside a message if it is small
+ * Small values are plain and cost their own bytes and eight more. A value pack is sent inside a message if it is small
  * and as its body otherwise, and is used where it arrived: nothing is copied out of it.
  *
  * Its bytes may be in any memory (a span, opened by value_pack_open), or in a `value_pack`, reference-counted memory:
@@ -23,13 +23,13 @@
 
 enum {
     VALUE_PACK_VALUES_MAX = 1 << 20,
-    VALUE_PACK_INLINE_MAX = 8 * 1024, /* of a message; longer packs are its body, which is copied in and out at once */
-    VALUE_PACK_EMPTY = 8,             /* bytes of one without values */
+    VALUE_PACK_INLINE_MAX = 8 * 1024, /* larger packs are the body of a message, which is copied in and out at once */
+    VALUE_PACK_EMPTY = 8,             /* size of a value pack without values */
     VALUE_PACK_SPARES_MAX = 8,
     VALUE_PACK_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
-    VALUE_PACK_SCALAR_MAX = 32,          /* of one with one scalar */
-    VALUE_PACK_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
-    VALUE_PACK_OUT_OF_LINE_LEAST = 1024, /* or from here on, if a value would become too large */
+    VALUE_PACK_SCALAR_MAX = 32,          /* size of a value pack of one scalar */
+    VALUE_PACK_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes of this size or more are buffers */
+    VALUE_PACK_OUT_OF_LINE_LEAST = 1024, /* the same, if a value would become too large otherwise */
     VALUE_PACK_PLAIN_MAX = 32 * 1024,    /* larger values are payloads */
 };
 
@@ -40,13 +40,13 @@ typedef enum value_pack_kind { VALUE_PACK_PLAIN, VALUE_PACK_PAYLOAD, VALUE_PACK_
 typedef struct value_pack_entry { /* borrowed from the value pack */
     value_pack_kind kind;
     span bytes;  /* the value, the payload, or the name */
-    span region; /* of a payload */
+    span region; /* buffers of a payload */
 } value_pack_entry;
 
 /* Opens a value that is plain or a payload. As value_open. */
 MR_MUST mr_status value_pack_entry_open(const value_pack_entry *entry, value_doc *doc, mr_value *root);
 
-/* ---- Reading, where the bytes lie: at a multiple of 8, and of 64 if not all are plain. */
+/* ---- Reading in place: bytes at a multiple of 8, and of 64 if a value is not plain. */
 
 typedef struct value_pack_view {
     const uint8_t *bytes; /* borrowed */
@@ -59,7 +59,7 @@ MR_MUST mr_status value_pack_open(span bytes, value_pack_view *out); /* MR_CORRU
 /* Whether the bytes are a value pack of one plain value. The bytes after the value up to the next multiple of 8 are
  * zero in a pack of this process. */
 bool value_pack_one_plain(span bytes, span *value);
-/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as written. */
+/* The same for one value of one byte, such as nil: the shortest value pack but the empty one. *value is that byte. */
 #define VALUE_PACK_BYTE_ENTRY (UINT64_C(16) | UINT64_C(1) << 32) /* where, with the kind PLAIN, and size */
 static inline bool value_pack_one_byte(span bytes, uint64_t *value) {
     uint64_t words[3];
@@ -70,13 +70,13 @@ static inline bool value_pack_one_byte(span bytes, uint64_t *value) {
 }
 value_pack_entry value_pack_view_entry(const value_pack_view *view, uint32_t index);
 
-/* ---- Memory that is shared. */
+/* ---- Reference-counted memory. */
 
-typedef struct value_pack { /* its bytes follow, 64 behind its own address, which is a multiple of 64 */
+typedef struct value_pack { /* its bytes begin 64 bytes after its own address, which is a multiple of 64 */
     uint32_t refs;
     uint32_t count;
     size_t size;
-    size_t room; /* of which `size` bytes are used */
+    size_t room; /* allocated bytes, of which `size` are used */
     uint8_t *bytes;
     void *memory;                  /* allocated memory */
     uint32_t hidden;               /* entries behind the values */
@@ -87,8 +87,8 @@ typedef struct value_pack { /* its bytes follow, 64 behind its own address, whic
 MR_MUST mr_status value_pack_room(size_t size, value_pack **out);
 MR_MUST mr_status value_pack_check(value_pack *pack, value_pack_view *view);
 
-/* Spare memory of freed value packs, for the next ones: malloc returns large memory to the system at once, and every
- * page would be a fresh one each time. */
+/* Spare memory of freed value packs, for the next ones: malloc returns large memory to the system at once, and new
+ * memory costs a page fault for each page. */
 typedef struct value_pack_spares {           /* zeroed: none */
     value_pack *kept[VALUE_PACK_SPARES_MAX]; /* owned */
     uint32_t count;
@@ -106,36 +106,36 @@ static inline value_pack *value_pack_ref(value_pack *pack) {
 }
 void value_pack_unref(value_pack *pack); /* NULL is a no-op */
 
-value_pack_entry value_pack_value(const value_pack *pack, uint32_t index); /* from count on: hidden ones */
-void value_pack_hide(value_pack *pack, uint32_t hidden); /* the last so many of a new one are hidden */
+value_pack_entry value_pack_value(const value_pack *pack, uint32_t index); /* index >= count: a hidden entry */
+void value_pack_hide(value_pack *pack, uint32_t hidden); /* hides the last entries of a new value pack */
 
 /* ---- Packing. */
 
-typedef struct value_pack_fill { /* writes tensors without data, when their addresses are known */
+typedef struct value_pack_fill { /* function that fills tensors without data in place */
     mr_fill_fn *fn;
     void *user;
 } value_pack_fill;
 
 typedef struct value_pack_item { /* a value to pack: an argument, or one that is packed already (arg NULL) */
     const mr_arg *arg;
-    const value_pack_fill *fill; /* of an argument; borrowed, NULL: it is whole */
+    const value_pack_fill *fill; /* for tensors without data in `arg`; borrowed, NULL: none */
     value_pack_entry entry;
     const struct value_pack *from; /* its pack, if its references are included (attachment.h) */
     uint32_t index;
 } value_pack_item;
 
-/* MR_INVALID, MR_NOMEM, or the status of the fill function. */
+/* Packs the items. MR_INVALID, MR_TOO_LARGE, MR_NOMEM, or the status of the fill function. */
 MR_MUST mr_status value_pack_create(const value_pack_item *items, size_t count, value_pack **out);
 
-/* The same into memory that `room` gives, which is asked for once, when the size is known: a multiple of 64. */
+/* The same into memory that `room` returns, at a multiple of 64. `room` is called once, when the size is known. */
 typedef mr_status value_pack_room_fn(void *context, size_t size, uint8_t **out);
 MR_MUST mr_status value_pack_write(const value_pack_item *items, size_t count, value_pack_room_fn *room, void *context);
 
-/* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
- * they have references inside, and attachment_pack is to have them, or say what is wrong. */
-/* nil, bool, int, float, short text */
+/* Packs values into `room` bytes at `out`, a multiple of 8. Returns the size; 0: the values are not small, do not fit,
+ * have references inside, or are invalid: attachment_pack packs them, or reports the error. */
+/* one value: nil, bool, int, float or short text */
 size_t value_pack_pack_scalar(const mr_arg *arg, uint8_t out[VALUE_PACK_SCALAR_MAX]);
-/* one that value_pack_one_byte reads */
+/* one value that value_pack_one_byte reads */
 static inline size_t value_pack_pack_byte(const mr_arg *arg, uint8_t *out) {
     uint8_t byte;
     if (!value_write_byte(arg, &byte)) return 0;
@@ -144,25 +144,25 @@ static inline size_t value_pack_pack_byte(const mr_arg *arg, uint8_t *out) {
     return sizeof words;
 }
 size_t value_pack_pack_small(const value_pack_item *items, size_t count, uint8_t *out, size_t room);
-/* The room that it needs for arguments, at most VALUE_PACK_INLINE_MAX; or more, if they can be spread (see below), then
- * at most VALUE_PACK_SPREAD_MAX; 0: they are not such values. */
+/* Size of the value pack of plain arguments, at most VALUE_PACK_INLINE_MAX; or more, at most VALUE_PACK_SPREAD_MAX, if
+ * they can be spread (see below); 0: other arguments. */
 size_t value_pack_small_size(const value_pack_item *items, size_t count);
 
-/* ---- Spreading: a value pack of a few long pieces of data and little else is not packed, but gathered from where the
- * arguments have them. */
+/* ---- Spreading: a value pack of a few long pieces of data and little else is not packed, but gathered from the
+ * arguments' memory. */
 
 enum {
     VALUE_PACK_SPREAD_MAX = 64 * 1024,
-    VALUE_PACK_SPREAD_REST = 1024, /* of all but the long pieces, */
-    VALUE_PACK_SPREAD_LONG = 8,    /* of which there are so many */
+    VALUE_PACK_SPREAD_REST = 1024, /* limit of the bytes besides long pieces */
+    VALUE_PACK_SPREAD_LONG = 8,    /* limit of the number of long pieces */
 };
 
-typedef struct value_pack_spread { /* does not move; its bytes are the pieces, one after the other */
+typedef struct value_pack_spread { /* must not be moved; its bytes are the pieces, in order */
     size_t count;
-    span pieces[2 * VALUE_PACK_SPREAD_LONG + 1]; /* borrowed from the arguments, or of `rest` */
+    span pieces[2 * VALUE_PACK_SPREAD_LONG + 1]; /* borrowed from the arguments, or in `rest` */
     uint8_t rest[VALUE_PACK_SPREAD_REST];
 } value_pack_spread;
 
-/* Arguments for which value_pack_small_size said more than VALUE_PACK_INLINE_MAX. The same bytes as
- * value_pack_create's. */
+/* Spreads arguments for which value_pack_small_size returned more than VALUE_PACK_INLINE_MAX. The bytes are those of
+ * value_pack_create. */
 void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *items, size_t count);

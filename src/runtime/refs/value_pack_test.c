@@ -1,4 +1,4 @@
-/* value_pack_test.c — values packed together, and bytes that only look like them. */
+/* value_pack_test.c — value packs: packing, reading, and malformed bytes. */
 #include "runtime/refs/value_pack.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static value_pack *value_pack_of(const mr_arg *args, size_t count) {
     return made;
 }
 
-/* As it is after the way through a message. */
+/* Copy of a value pack, as received in a message. */
 static value_pack *arrived(const value_pack *pack) {
     struct value_pack *copy;
     assert_int_equal(value_pack_room(pack->size, &copy), MR_OK);
@@ -65,7 +65,7 @@ static void fill(uint8_t *data, size_t size, uint8_t seed) {
     for (size_t i = 0; i < size; i++) data[i] = (uint8_t)(seed + i * 7);
 }
 
-typedef struct sample { /* one of everything, with large data in some */
+typedef struct sample { /* values of all kinds, some with large data */
     float floats[LARGE];
     uint8_t bytes[LARGE];
     mr_arg inner[3];
@@ -134,7 +134,7 @@ static void values_are_taken_from_other_packs(void **state) {
                                {.entry = value_pack_value(first, 0)},
                                {.entry = value_pack_value(first, 7)}};
     assert_int_equal(value_pack_create(items, 5, &second), MR_OK);
-    value_pack_unref(first); /* copied, not shared */
+    value_pack_unref(first); /* its values were copied */
     value_pack *got = arrived(second);
     const mr_arg expected[] = {sample->args[7], fresh, sample->args[4], sample->args[0], sample->args[7]};
     for (uint32_t i = 0; i < 5; i++) assert_true(digest_of(got, i) == digest_alone(&expected[i]));
@@ -179,7 +179,7 @@ static void many_values_fit_and_too_many_do_not(void **state) {
     free(items);
 }
 
-/* Equal values are equal bytes, whatever lay in the memory before: nothing of a process leaks into a message. */
+/* Equal values give equal bytes, whatever the memory contained before: no old bytes leak into a message. */
 static void gaps_are_zero(void **state) {
     sample *sample = sample_create();
     value_pack *first = NULL;
@@ -239,7 +239,7 @@ static void references_are_counted(void **state) {
     value_pack_unref(NULL);
 }
 
-/* ---- Bytes that were changed. */
+/* ---- Malformed bytes. */
 
 static mr_status check_bytes(const void *bytes, size_t size) {
     value_pack *pack;
@@ -253,7 +253,7 @@ static mr_status check_bytes(const void *bytes, size_t size) {
 static void malformed_packs_are_refused(void **state) {
     for (size_t size = 0; size < 8; size++) assert_int_equal(check_bytes("\0\0\0\0\0\0\0\0", size), MR_CORRUPT);
     assert_int_equal(check_bytes("\1\0\0\0\0\0\0\0", 8), MR_CORRUPT);         /* no entry */
-    assert_int_equal(check_bytes("\xff\xff\xff\xff\0\0\0\0", 8), MR_CORRUPT); /* very many */
+    assert_int_equal(check_bytes("\xff\xff\xff\xff\0\0\0\0", 8), MR_CORRUPT); /* too many entries */
     struct {
         uint32_t count, zero, where, size;
         uint64_t payload_offset, payload_size, region_offset, region_size;
@@ -293,7 +293,7 @@ static void malformed_packs_are_refused(void **state) {
     }
 }
 
-/* Small values go straight into a place of the caller's, as the same bytes that value_pack_create makes. */
+/* Small values are packed into the caller's memory, with the same bytes as by value_pack_create. */
 static void small_values_are_packed_in_place(void **state) {
     _Alignas(8) uint8_t room[256];
     mr_arg items_of_list[2] = {mr_int(1), mr_str("two")};
@@ -327,12 +327,12 @@ static void small_values_are_packed_in_place(void **state) {
 static void memory_serves_again(void **state) {
     value_pack_spares spares = {0};
     value_pack *first, *second;
-    assert_int_equal(value_pack_spares_room(&spares, 1000, &first), MR_OK); /* there is none: a new one */
+    assert_int_equal(value_pack_spares_room(&spares, 1000, &first), MR_OK); /* no spare: new memory */
     value_pack_ref(first);
-    assert_false(value_pack_spares_keep(&spares, first)); /* somebody has it */
+    assert_false(value_pack_spares_keep(&spares, first)); /* another reference exists */
     value_pack_unref(first);
     assert_true(value_pack_spares_keep(&spares, first));
-    assert_int_equal(value_pack_spares_room(&spares, 1001, &second), MR_OK); /* too small: it stays */
+    assert_int_equal(value_pack_spares_room(&spares, 1001, &second), MR_OK); /* the spare is too small, and stays */
     assert_true(spares.count == 1 && second != first);
     value_pack_unref(second);
     assert_int_equal(value_pack_spares_room(&spares, 600, &second), MR_OK);
@@ -347,7 +347,7 @@ static void memory_serves_again(void **state) {
     value_pack_spares_fini(&spares);
 }
 
-/* Small ones do not keep a larger one out. */
+/* A larger spare replaces a smaller one. */
 static void larger_memory_is_kept_rather(void **state) {
     value_pack_spares spares = {0};
     value_pack *large, *small, *got;
@@ -356,7 +356,7 @@ static void larger_memory_is_kept_rather(void **state) {
         assert_true(value_pack_spares_keep(&spares, small));
     }
     assert_int_equal(value_pack_room(100, &small), MR_OK);
-    assert_false(value_pack_spares_keep(&spares, small)); /* there are as many as that */
+    assert_false(value_pack_spares_keep(&spares, small)); /* the limit of spares is reached */
     assert_int_equal(value_pack_room(5000, &large), MR_OK);
     assert_true(value_pack_spares_keep(&spares, large));
     assert_int_equal(spares.count, VALUE_PACK_SPARES_MAX);
@@ -433,7 +433,7 @@ static void one_scalar_is_packed_as_any_small_value(void **state) {
         assert_int_equal(value_pack_pack_scalar(&scalars[i], scalar), size);
         assert_memory_equal(scalar, small, size);
         uint64_t byte;
-        bool is_byte = i <= 3; /* of which the negative one is not written so */
+        bool is_byte = i <= 3; /* value_pack_pack_byte does not write the negative number */
         assert_int_equal(value_pack_one_byte(span_of(scalar, size), &byte), is_byte);
         assert_int_equal(value_pack_pack_byte(&scalars[i], small) != 0, i <= 2);
         if (is_byte) assert_int_equal(byte, scalar[16]);
@@ -461,7 +461,7 @@ static void a_short_text_is_packed_as_any_small_value(void **state) {
 
 /* ---- Spreading. */
 
-/* Whether they can be spread; then the pieces, one after the other, are what packing makes of them. */
+/* Whether the arguments can be spread. Asserts that the pieces are then the bytes of the packed values. */
 static bool spreads(const mr_arg *args, size_t count) {
     value_pack_item *items = xcalloc(count + 1, sizeof *items);
     for (size_t i = 0; i < count; i++) items[i].arg = &args[i];
@@ -470,7 +470,7 @@ static bool spreads(const mr_arg *args, size_t count) {
     if (spreads) {
         value_pack_spread *spread = xcalloc(1, sizeof *spread);
         value_pack *packed = value_pack_of(args, count);
-        memset(spread->rest, 0xee, sizeof spread->rest); /* whatever was there before */
+        memset(spread->rest, 0xee, sizeof spread->rest); /* old bytes */
         value_pack_spread_init(spread, items, count);
         assert_int_equal(packed->size, size);
         for (size_t i = 0; i < spread->count; at += spread->pieces[i++].size) {
@@ -489,13 +489,13 @@ static void spread_values_are_the_bytes_of_packed_ones(void **state) {
     enum { SIZE = 40 * 1024 };
     uint8_t *data = xmalloc(SIZE);
     fill(data, SIZE, 9);
-    for (int i = 0; i < SIZE; i++) data[i] &= 0x7f; /* a str, too */
+    for (int i = 0; i < SIZE; i++) data[i] &= 0x7f; /* valid as a str, too */
     for (size_t size = 8 * 1024 - 64; size < 8 * 1024 + 64; size++) {
         mr_arg arg = mr_vector((const float *)(const void *)data, (int64_t)size / 4), bytes = mr_bytes(data, size);
         if (size > 8 * 1024) assert_true(spreads(&arg, 1) && spreads(&bytes, 1));
         if (size < 8 * 1024 - 40) assert_true(!spreads(&arg, 1) && !spreads(&bytes, 1));
     }
-    for (size_t size = 10 * 1024; size < 10 * 1024 + 24; size++) { /* wherever its neighbours push it */
+    for (size_t size = 10 * 1024; size < 10 * 1024 + 24; size++) { /* at any alignment */
         const mr_arg inner[] = {mr_bytes(data, size % 7), mr_vector((const float *)(const void *)data, 2600), mr_nil()};
         mr_arg text = mr_bytes(data, size);
         text.kind = MR_KIND_STR;
@@ -503,7 +503,7 @@ static void spread_values_are_the_bytes_of_packed_ones(void **state) {
                                mr_tuple(inner, 3),   mr_list(inner, 2),
                                mr_str("x"),          text,
                                mr_bytes(data, 1023), mr_nil()};
-        assert_false(spreads(args, 8)); /* 1,023 bytes are not long, and with them the rest is */
+        assert_false(spreads(args, 8)); /* 1,023 bytes are no long piece, and the rest is too large with them */
         assert_true(spreads(args, 6));
     }
     free(data);
@@ -520,12 +520,12 @@ static void values_that_cannot_be_spread_are_packed(void **state) {
     assert_true(spreads(args, 3));
     assert_false(spreads(args, 5)); /* too large */
     args[1] = mr_bytes(data, SIZE);
-    assert_false(spreads(args, 2)); /* it is a buffer */
+    assert_false(spreads(args, 2)); /* the value is a buffer */
     args[1] = mr_future((mr_ref){{1, 2}});
     assert_false(spreads(args, 2));
     for (size_t i = 0; i < 1000; i++) many[i] = mr_int((int64_t)i << 40);
     args[1] = mr_list(many, 1000);
-    assert_false(spreads(args, 2)); /* too much besides */
+    assert_false(spreads(args, 2)); /* too many bytes besides the long pieces */
     free(data);
 }
 

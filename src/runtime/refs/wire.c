@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "runtime/refs/attachment.h"
 
-enum { OUTCOME_SIZE = 8, VALUE_AT = 2 /* in the answer of one value */ };
+enum { OUTCOME_SIZE = 8, VALUE_AT = 2 /* offset of the value in an answer of one value */ };
 
 span wire_get_name(reader *reader) {
     span name = reader_span32(reader);
@@ -40,7 +40,7 @@ static void write_payload(const wire_message *message, uint8_t *at) {
     if (inside.size > 0) memcpy(at + fields, inside.data, inside.size);
 }
 
-/* ---- Asking. */
+/* ---- Requests. */
 
 static void on_done(void *argument, rpc_call_id id, const rpc_call_result *result) {
     wire_call *call = argument;
@@ -68,7 +68,7 @@ static void on_body_left(void *argument, mr_status status) {
     if (call->ended) let_go(call);
 }
 
-/* `body` (NULL: none) leaves with it; a reference is taken. */
+/* Starts the call. `body` (NULL: none) is sent with it, and a reference to `body` taken. */
 static inline void commit(rpc *rpc, int64_t now_us, const rpc_call_options *options, link_id link, size_t size,
                           value_pack *body, wire_call *call) {
     MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
@@ -181,7 +181,7 @@ static mr_status read_values(wire_call *call, const rpc_call_result *result, spa
     return status;
 }
 
-/* One value that is the answer. Callers without a special case get a value pack. */
+/* Reads an answer of one value (WIRE_VALUE) into a value pack, for callers without a special case. */
 static mr_status read_value(const rpc_call_result *result, wire_values *values) {
     value_pack_item item = {.entry.kind = VALUE_PACK_PLAIN};
     if (!wire_read_small(result, &item.entry.bytes))
@@ -241,7 +241,7 @@ void wire_outcome(wire_call *call, const rpc_call_result *result, const char *or
     if (*failed == NULL) *values = read.owner;
 }
 
-/* ---- Answering. */
+/* ---- Answers. */
 
 static void answer_left(void *argument, mr_status status) { value_pack_unref(argument); }
 
@@ -253,7 +253,7 @@ mr_status wire_answer(rpc *rpc, rpc_call_token token, span fields) {
     return MR_OK;
 }
 
-/* In words: as the value was written. The rest of its last word is zero (value_pack.h). */
+/* Answers with one plain value, in words, as it was written. The rest of its last word is zero (value_pack.h). */
 static mr_status answer_value(rpc *rpc, rpc_call_token token, span value, bool more) {
     uint64_t first, second = 0, words[2];
     memcpy(&first, value.data, sizeof first);
@@ -301,7 +301,7 @@ static mr_status answer_values(rpc *rpc, rpc_call_token token, value_pack *value
 
 mr_status wire_answer_values(rpc *rpc, rpc_call_token token, value_pack *values) {
     if (values->attachment == NULL) return answer_values(rpc, token, values);
-    value_pack *dressed; /* with what the values refer to */
+    value_pack *dressed; /* the value pack with its table of references (attachment.h) */
     MR_TRY(attachment_dress(values, &dressed));
     mr_status status = answer_values(rpc, token, dressed);
     value_pack_unref(dressed);

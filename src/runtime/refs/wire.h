@@ -13,7 +13,7 @@
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
  *                                          restarts u32, detached u8, native u8, threads u32, about
  *                                          text, resources, bundle
- *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
+ *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; once it is alive
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_ACTOR_RESTART   any → node        actor id: its process ends
@@ -47,20 +47,20 @@
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *   WORKER_NEXT          client → worker   number u64 of a stream call (stream_reader.h)  one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
- *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
- *                                          which comes next, its children go on
+ *   WORKER_ALONE         client → worker   number u64 of a task or a call: its cancellation,
+ *                                          which follows, spares its children
  *   WORKER_LEAVE         node → worker     it is to end: all handles of the actor were
  *                                          released, or it has run enough tasks           none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
  * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
- * name come next, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
+ * name follow, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
  * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is sent with
  * its text until a call with it was answered. A call without values has no value pack: two of them fit a cache line, as
  * two of the shortest answers do.
  *
- * A name space that is empty is the program's own.
+ * An empty name space is the program's own.
  *
  * The answer of a worker begins with eight bytes: WIRE_VALUES or WIRE_FAILED in the first, the others zero; then the
  * value pack or the failure (failure.h). So a task that fails is a call that was answered. One plain value of at most
@@ -80,7 +80,7 @@ enum {
     WIRE_VALUE = 3,
     WIRE_VALUE_MAX = 14,
     WIRE_STREAM = 1,
-    WIRE_CODE = 2 /* flags */
+    WIRE_CODE = 2 /* WIRE_STREAM, WIRE_CODE: flags */
 };
 
 typedef enum wire_method {
@@ -123,14 +123,14 @@ typedef enum wire_method {
     CLIENT_GROUP_GONE,
 } wire_method;
 
-/* A task or method to run, or an actor to make. */
+/* Whether the request is a task or method to run, or an actor to create. */
 static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK && method <= WORKER_ACTOR_CALL; }
 
-/* Kind of cancellation: with its children; by force, even if that kills the worker that runs it; or alone, and its
- * children go on. */
+/* Kind of cancellation: with its children; by force, even if that kills the worker that runs it; or alone, without its
+ * children. */
 typedef enum wire_how { WIRE_WITH_CHILDREN, WIRE_BY_FORCE, WIRE_ALONE, WIRE_HOW_COUNT } wire_how;
 
-/* Fate of a returned worker: it is killed, goes on, or exits when its submitted tasks are done. */
+/* Next state of a returned worker: killed; reused; or exiting when the tasks that it submitted are done. */
 typedef enum wire_after { WIRE_KILLED, WIRE_GOES_ON, WIRE_LEAVES, WIRE_AFTER_COUNT } wire_after;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
@@ -145,45 +145,45 @@ static inline mr_actor wire_get_actor(reader *reader) {
     actor.word[1] = reader_u64(reader);
     return actor;
 }
-/* The number of a placement group on its node, from its name. */
+/* Number of a placement group on its node, from its id. */
 static inline uint64_t wire_group_key(mr_placement_group group) {
     return (uint64_t)(uint32_t)group.word[0] << 32 | (uint32_t)group.word[1];
 }
 static inline bool wire_same_actor(mr_actor a, mr_actor b) {
     return ((a.word[0] ^ b.word[0]) | (a.word[1] ^ b.word[1])) == 0;
 }
-/* A text of at most WIRE_NAME_MAX bytes without zeros; anything else fails the reader. */
+/* Reads a text of at most WIRE_NAME_MAX bytes without zeros; any other text sets reader->failed. */
 span wire_get_name(reader *reader);
 
-/* ---- Asking. A message is fields (built on the stack by the caller) and optionally a value pack. */
+/* ---- Requests. A message is fields (built on the stack by the caller) and optionally a value pack. */
 
 typedef struct wire_message {
     span fields;
     value_pack *pack; /* NULL: none; borrowed */
-    span small;       /* or the bytes of one that is sent inside the message; empty: none */
+    span small;       /* bytes of a value pack that is sent inside the message; empty: none */
 } wire_message;
 
 /* One call, embedded in its subject (such as a task). A call holds the memory being sent and received. */
 typedef struct wire_call {
-    rpc_call_id id;       /* number 0: not under way */
-    rpc_call_id answered; /* its id, when it is done */
+    rpc_call_id id;       /* number 0: not in flight */
+    rpc_call_id answered; /* id of the call, once it is done */
     void (*done)(struct wire_call *call, const rpc_call_result *result);
-    void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body was sent; NULL: not needed */
+    void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body was sent; NULL: none */
     value_pack *leaving, *arriving;
     bool ended;
 } wire_call;
 
-void wire_call_free(wire_call *call); /* as `free`, of a record from the heap that begins with its call */
+void wire_call_free(wire_call *call); /* as `free`: frees a heap record that begins with its call */
 
 /* Starts the call. MR_BUSY, MR_CLOSED, … as rpc_begin; nothing has happened then. */
 MR_MUST mr_status wire_ask(rpc *rpc, link_id link, wire_method method, const wire_message *message, wire_call *call);
-/* The same, ending with MR_TIMEOUT after so long. */
+/* The same; the call ends with MR_TIMEOUT after timeout_us. */
 MR_MUST mr_status wire_ask_within(rpc *rpc, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
                                   const wire_message *message, wire_call *call);
-/* The same for a one-way message: its answer is ignored. */
+/* Sends a one-way message: its answer is ignored. */
 MR_MUST mr_status wire_tell(rpc *rpc, link_id link, wire_method method, span fields);
 /* Frees the record as soon as no part of it is being sent. The call must be done. */
-__attribute__((noinline)) void wire_call_end_slowly(wire_call *call); /* of one that has a body */
+__attribute__((noinline)) void wire_call_end_slowly(wire_call *call); /* the general case */
 static inline void wire_call_end(wire_call *call) {
     bool plain = call->leaving == NULL && call->arriving == NULL;
     if (__builtin_expect(!plain || call->id.number != 0 || call->ended || call->free == NULL, 0))
@@ -194,24 +194,24 @@ static inline void wire_call_end(wire_call *call) {
 
 /* ---- Calls to workers, written in place. */
 
-typedef struct wire_head { /* the first eight bytes */
+typedef struct wire_head { /* first eight bytes of a call */
     uint16_t number, name_size, returns, flags;
 } wire_head;
 
-/* The same of a name that the worker knows. */
+/* The same as one word, for a name that the worker knows. */
 static inline uint64_t wire_head_word(uint32_t number, uint16_t returns) { return number | (uint64_t)returns << 32; }
 
 static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
-/* Starts a call of `size` bytes, written where rpc_begin said. `body` (NULL: none) leaves with it; a reference is
- * taken. */
+/* Starts a call of `size` bytes that were written where rpc_begin returned room. `body` (NULL: none) is sent with it,
+ * and a reference to `body` taken. */
 void wire_call_commit(rpc *rpc, link_id link, size_t size, value_pack *body, wire_call *call);
-/* The same with a body that is gathered from these pieces and leaves at once. False: it cannot, and what was begun
- * still is. */
+/* The same with a body that is gathered from `pieces` and sent at once. False: that is not possible; the call is not
+ * started and stays begun. */
 MR_MUST bool wire_call_commit_now(rpc *rpc, link_id link, size_t size, const span *pieces, size_t count,
                                   wire_call *call);
-/* A whole one that is small, as rpc_ask. Only the call's id is set: wire_call_fill_in does the rest, before anything
- * else is done with the calls. */
+/* Sends a whole small call, as rpc_ask. Sets only the call's id: wire_call_fill_in sets the other fields, before any
+ * other use of the RPCs. */
 MR_MUST mr_status wire_call_words(rpc *rpc, link_id link, wire_method method, const uint64_t *words, size_t count,
                                   wire_call *call);
 static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *call, const rpc_call_result *result),
@@ -224,11 +224,11 @@ static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *ca
 
 typedef struct wire_values { /* values returned by a worker */
     value_pack_view view;
-    value_pack *owner; /* the caller's reference; NULL: they lie in the message, borrowed until `done` returns */
+    value_pack *owner; /* the caller's reference; NULL: values in the message, borrowed until `done` returns */
 } wire_values;
 
-/* In `done` of a call to a worker that was answered (MR_OK): the outcome: values, or else *failed, owned by the caller.
- * MR_CORRUPT, MR_NOMEM. */
+/* In `done` of a call to a worker that was answered (MR_OK): reads the outcome: values, or else *failed, owned by the
+ * caller. MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status wire_read(wire_call *call, const rpc_call_result *result, wire_values *values, failure **failed);
 /* Whether the answer is exactly one plain value inside the message; borrowed until `done` returns. */
 __attribute__((noinline)) bool wire_read_other(const rpc_call_result *result, span *value);
@@ -242,14 +242,14 @@ static inline bool wire_read_small(const rpc_call_result *result, span *value) {
 /* Copies borrowed values. MR_NOMEM. */
 MR_MUST mr_status wire_values_keep(wire_values *values);
 
-/* In `done` of a call to a worker: the outcome, owned by the caller. Exactly one of the two is set. `origin` names the
- * request. */
+/* In `done` of a call to a worker: reads the outcome, owned by the caller. Exactly one of *values and *failed is set.
+ * `origin` names the request. */
 void wire_outcome(wire_call *call, const rpc_call_result *result, const char *origin, value_pack **values,
                   failure **failed);
-/* In `done` of any call that was not MR_OK: why. */
+/* In `done` of any call whose status is not MR_OK: returns its failure. */
 failure *wire_failure(const rpc_call_result *result, const char *origin);
 
-/* ---- Answering. MR_BUSY: try again after on_room. MR_CLOSED: the caller is gone, which is no error. */
+/* ---- Answers. MR_BUSY: try again after on_room. MR_CLOSED: the caller is gone, which is no error. */
 
 MR_MUST mr_status wire_answer(rpc *rpc, rpc_call_token token, span fields);
 MR_MUST mr_status wire_answer_values(rpc *rpc, rpc_call_token token, value_pack *values);
@@ -263,7 +263,7 @@ void wire_refuse(rpc *rpc, rpc_call_token token, mr_status status, const char *t
 
 /* For rpc_call_handlers.on_body: memory for a value pack; NULL: no memory. */
 void *wire_body_room(uint64_t size);
-void wire_body_drop(const void *body);        /* frees it if it was not taken; NULL is a no-op */
-value_pack *wire_body_pack(const void *body); /* takes it; it was not checked yet */
+void wire_body_drop(const void *body);        /* frees memory that was not taken; NULL is a no-op */
+value_pack *wire_body_pack(const void *body); /* takes the memory as a value pack, not checked yet */
 /* The value pack of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
 MR_MUST mr_status wire_take_pack(const reader *reader, span payload, span body, value_pack **out);

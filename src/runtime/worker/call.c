@@ -20,7 +20,7 @@ mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares) {
         call->args.bytes = call->args_small;
         return MR_OK;
     }
-    call->args.count = 0; /* until they lie in memory of their own */
+    call->args.count = 0; /* no arguments until they are copied */
     value_pack *pack;
     MR_TRY(value_pack_spares_room(spares, bytes.size, &pack));
     memcpy(pack->bytes, bytes.data, bytes.size);
@@ -113,7 +113,7 @@ static mr_status room_for_docs(mr_call *call) {
     uint32_t wanted = call->args.count < CALL_DOCS_KEPT ? CALL_DOCS_KEPT : call->args.count;
     if (call->docs_count >= wanted) return MR_OK;
     MR_ASSERT(call->docs == NULL || call->args.count > call->docs_count);
-    call_forget(call); /* none of them is open: they are made for all arguments at once */
+    call_forget(call); /* no document is open: the room is made for all arguments of a call at once */
     MR_TRY(alloc_try(wanted * sizeof *call->docs, &call->docs));
     call->docs_count = wanted;
     return MR_OK;
@@ -145,7 +145,7 @@ static mr_status named(mr_status status, const mr_call *call, size_t index) {
     return status == MR_OK ? MR_OK : error_wrap(status, "argument %zu of %s", index, call->name->text);
 }
 
-/* mr_arg_int and its like: mr_arg_value, read as one kind. */
+/* Defines mr_arg_int and its like: mr_arg_value, read as one kind. */
 #define ARGUMENT_AS(kind, type)                                       \
     mr_status mr_arg_##kind(mr_call *call, size_t index, type *out) { \
         mr_value value;                                               \
@@ -215,7 +215,7 @@ static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t ind
     return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
 }
 
-/* The usual one: the only value, given once, and a scalar. */
+/* The usual result: the only value, returned once, and a scalar. */
 static inline bool return_scalar(mr_call *call, size_t index, const mr_arg *value) {
     if (index != 0 || call->returns != 1 || call->result != NULL) return false;
     call->result_size = (uint32_t)value_pack_pack_scalar(value, call->result_small);
@@ -272,7 +272,7 @@ static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
 mr_status call_gather(mr_call *call) {
     if (call->returns != 1) return gather_several(call);
     if (call->result_size != 0 || call->result != NULL) return MR_OK;
-    mr_arg given = {.kind = MR_KIND_NIL}; /* nothing was returned: nil, or of a stream how many */
+    mr_arg given = {.kind = MR_KIND_NIL}; /* nothing was returned: nil, or the number of a stream's results */
     if (call->yield != NULL) given = mr_int((int64_t)call->yield->given);
     call->result_size = (uint32_t)value_pack_pack_scalar(&given, call->result_small);
     return MR_OK;

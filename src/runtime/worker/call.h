@@ -19,7 +19,7 @@ typedef struct call_self { /* an actor's state */
     void (*destroy)(void *state);
 } call_self;
 
-typedef struct cancel_wish { /* callback of a body: cancelled, or not; fn NULL: none */
+typedef struct cancel_wish { /* cancel callback of a body (mr_on_cancel); fn NULL: none */
     mr_cancel_fn *fn;
     void *user;
 } cancel_wish;
@@ -32,44 +32,44 @@ typedef struct call_doc { /* an opened argument that is no scalar */
 
 struct mr_call {
     slab_place slot;
-    list place; /* in the worker's queue, or among running calls */
+    list place; /* place in the worker's queue, or among running calls */
     mr_context *mr;
     rpc_call_token token;
     uint32_t method;     /* wire_method */
-    uint32_t tick;       /* the worker's, when it came */
-    interned_name *name; /* of the task, method or class; a reference */
+    uint32_t tick;       /* the worker's tick at its arrival */
+    interned_name *name; /* name of the task, method or class; a reference */
     mr_actor actor;
-    uint32_t threads; /* of an actor to be created */
+    uint32_t threads; /* threads of an actor to be created */
     mr_body_fn *body;
-    mr_status refused; /* why it cannot run; `message` says more */
+    mr_status refused; /* not MR_OK: cannot run, and `message` has the text */
 
     value_pack_view args;
-    value_pack *args_owner;    /* their memory; NULL: in args_small */
-    value_pack_entry *entries; /* one per argument, if some lie in the store; owned */
+    value_pack *args_owner;    /* memory of `args`; NULL: args_small */
+    value_pack_entry *entries; /* one per argument, if some are in the store; owned */
     call_doc *docs;            /* owned; kept for the next call if there are few */
     uint32_t docs_count;
 
-    uint16_t returns;     /* values that are asked for */
+    uint16_t returns;     /* number of requested results */
     uint32_t result_size; /* size of the value pack in result_small; 0: none */
-    value_pack *result;   /* or a larger one; NULL: none */
-    value_pack **several; /* or one for each value, if several are asked for; owned */
-    failure *failed;      /* or why there is none; owned */
+    value_pack *result;   /* larger result; NULL: none */
+    value_pack **several; /* one for each result, if several are requested; owned */
+    failure *failed;      /* failure of the call; owned; NULL: none */
     char *message;        /* text of mr_fail; owned */
     void *detail;         /* detail of mr_fail_with; owned */
     size_t detail_size;
     call_self *self;
-    struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
+    struct call_yield *yield; /* state of a stream; owned; NULL: no stream */
     bool cancelled;
-    bool alone;            /* when cancelled, its children go on */
-    bool asked_cancel;     /* it has a cancel callback, */
-    cancel_wish on_cancel; /* this one, unless called */
-    bool deferred;         /* the body returns before its answer (mr_defer); mr_finish gives it */
-    bool left;             /* the body has returned, */
-    bool finished;         /* and mr_finish was called: the second of the two answers */
-    uint64_t event;        /* its number in the worker's event ring */
-    uint64_t run;          /* the number of this run; 0: of an actor with several threads */
-    borrow_gate gate;      /* its answer waits for references kept from its arguments */
-    struct worker *worker; /* its worker; borrowed */
+    bool alone;            /* a cancellation spares its children */
+    bool asked_cancel;     /* a cancel callback was set */
+    cancel_wish on_cancel; /* that callback, until it is called */
+    bool deferred;         /* the body returns before its answer (mr_defer), which mr_finish sends */
+    bool left;             /* the body has returned */
+    bool finished;         /* mr_finish was called; the later of both events answers */
+    uint64_t event;        /* number of the call in the worker's event ring */
+    uint64_t run;          /* number of this run; 0: in an actor with several threads */
+    borrow_gate gate;      /* opens when references kept from its arguments are borrowed */
+    struct worker *worker; /* worker that runs it; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
@@ -83,7 +83,7 @@ MR_MUST mr_status call_take_pack(mr_call *call, value_pack *pack); /* moved, als
  * held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
 void call_hide_args(mr_call *call);
-value_pack *call_give_up_args(mr_call *call); /* after the body: their memory, moved; NULL: nothing to be kept */
+value_pack *call_give_up_args(mr_call *call); /* after the body: moves their memory; NULL: no references */
 /* After the body: packs its results into one value pack. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
 attachment_packer call_packer(mr_call *call); /* for results of the body */
@@ -112,12 +112,12 @@ static inline void call_clear(mr_call *call) {
     call->deferred = call->left = call->finished = false;
     call->run = 0;
 }
-/* Resets the record as if zeroed: at the end of a call, when no caller waits any more, not at the begin of the next. */
+/* Resets the record as if zeroed: at the end of a call, after its answer, and not at the begin of the next one. */
 static inline void call_fini(mr_call *call) {
     uintptr_t args = (uintptr_t)call->docs | (uintptr_t)call->entries | (uintptr_t)call->args_owner;
     uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
     uintptr_t said = (uintptr_t)call->message | (uintptr_t)call->detail | (uintptr_t)call->failed;
-    if ((args | given | said) != 0) call_unload(call); /* it owns something besides its name */
+    if ((args | given | said) != 0) call_unload(call); /* the record owns more than its name */
     interned_name_unref(call->name);
     call_clear(call);
 }

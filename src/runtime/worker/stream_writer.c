@@ -47,7 +47,7 @@ mr_status stream_writer_ask(mr_call *call, rpc_call_token token) {
     return MR_OK;
 }
 
-/* ---- Giving. */
+/* ---- Results. */
 
 mr_status stream_writer_pack(mr_call *call, const mr_arg *value, stream_writer_value *out) {
     value_pack_item item = {.arg = value};

@@ -1,4 +1,4 @@
-/* worker.c — see worker.h: its life, and requests other than calls. Tested by tests/runtime_task_test.c. */
+/* worker.c — see worker.h: requests and their answers. Tested by tests/runtime_task_test.c. */
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void destroy(worker *worker) {
     free(worker);
 }
 
-/* ---- Answering. */
+/* ---- Answers. */
 
 static mr_status try_answer(worker *worker, mr_call *call) {
     rpc *rpc = worker->worker->rpc;
@@ -39,7 +39,7 @@ static mr_status try_answer(worker *worker, mr_call *call) {
     return wire_answer_bytes(rpc, call->token, span_of(call->result_small, call->result_size), false);
 }
 
-/* The caller is this process. */
+/* Answers a call whose caller is this process. */
 static void answer_here(worker *worker, mr_call *call) {
     wire_values values = {.owner = call->result == NULL ? NULL : value_pack_ref(call->result)};
     failure *failed = call->failed == NULL ? NULL : failure_ref(call->failed);
@@ -56,7 +56,7 @@ bool worker_answer(worker *worker, mr_call *call) {
         answer_here(worker, call);
         return true;
     }
-    if (call->yield != NULL && call->yield->cut) { /* its link says the rest */
+    if (call->yield != NULL && call->yield->cut) { /* the end of its link is the answer */
         worker_call_free(worker, call);
         return true;
     }
@@ -69,19 +69,19 @@ bool worker_answer(worker *worker, mr_call *call) {
     if (status == MR_BUSY) return false;
     bool names_objects = call->failed == NULL && call->result != NULL && call->result->attachment != NULL;
     if (status == MR_OK && names_objects && !MUTATED("no-keep"))
-        result_holds_keep(&worker->worker->holds, call->token, call->result); /* until the caller has taken it */
+        result_holds_keep(&worker->worker->holds, call->token, call->result); /* until the caller took them */
     worker_call_free(worker, call);
     return true;
 }
 
-/* Each may be on a link of its own: one that is full holds back no other. */
+/* The answers may be for different links: a full link holds back no other. */
 static void answer_again(worker *worker) {
     list_for_each (at, &worker->answers) (void)worker_answer(worker, worker_call_at(at));
 }
 
 /* ---- Requests. */
 
-/* The last one first, since requests about a call mostly follow it at once. NULL: none. */
+/* Searches from the last to the first, since requests about a call mostly follow it at once. NULL: none. */
 static mr_call *find_call(const list *calls, rpc_call_token token) {
     for (list *at = calls->prev; at != calls; at = at->prev) {
         mr_call *call = worker_call_at(at);
@@ -96,7 +96,7 @@ static void *body_room(worker *worker, uint64_t size) {
     return room->bytes;
 }
 
-/* The caller does not wait any more. */
+/* Cancels a running call: its caller does not wait any more. */
 static void cancel_running(worker *worker, mr_call *call) {
     const core_worker_host *host = worker->worker->host;
     call->cancelled = true;
@@ -119,26 +119,27 @@ static void spare_children(worker *worker, rpc_call_token token) {
     if (call != NULL) call->alone = true;
 }
 
-/* The call of the same link that a request is about. */
+/* Token of the call, on the same link, that a request is about. */
 static rpc_call_token subject_of(const rpc_call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
     return (rpc_call_token){.link = request->token.link, .number = reader_u64(&reader)};
 }
 
-/* Its cancellation comes next. */
+/* Handles WORKER_ALONE: the cancellation of the call follows. */
 static void spare_asked(worker *worker, const rpc_call_request *request) {
     spare_children(worker, subject_of(request));
     if (wire_answer(worker->worker->rpc, request->token, (span){0}) != MR_OK)
-        error_clear(); /* the caller does not wait */
+        error_clear(); /* the caller does not wait for the answer */
 }
 
-/* The actor has no handles any more, and its calls were all answered; or the client of the worker is done. */
+/* Handles WORKER_LEAVE: the actor has no handles any more, and its calls were all answered; or the client of the worker
+ * is done. */
 static void leave(worker *worker, const rpc_call_request *request) {
     worker->leaves = worker->over = true;
     worker->worker->host->called(worker->worker->host->context);
 }
 
-/* The next result of a call that runs, or waits for its turn. */
+/* Handles WORKER_NEXT: a request for the next result of a call that is running or queued. */
 static void next_asked(worker *worker, const rpc_call_request *request) {
     rpc_call_token token = subject_of(request);
     mr_call *found = find_call(&worker->running, token);
@@ -149,10 +150,10 @@ static void next_asked(worker *worker, const rpc_call_request *request) {
     if (status != MR_OK) wire_refuse(worker->worker->rpc, request->token, status, mr_last_error());
 }
 
-/* ---- What does not get its turn. */
+/* ---- Tasks that are given back. */
 
-/* True: the task is given back, and its pending stream requests are dropped: the caller asks the next worker. Without
- * room for the answer the task stays queued. */
+/* Gives a task back to its caller, and drops its pending stream requests: the caller sends them to the next worker.
+ * False: the call is no task, or there is no room for the answer; it stays queued. */
 static bool give_back(worker *worker, mr_call *call) {
     if (call->method != WORKER_TASK) return false;
     if (rpc_fail(worker->worker->rpc, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
@@ -170,7 +171,7 @@ void worker_tick(worker *worker, int64_t now_us) {
     worker->ticks++;
     if (list_empty(&worker->queue)) return;
     if (worker->ticks - worker_call_at(worker->queue.next)->tick >= 2)
-        give_all_back(worker); /* a whole tick, at least */
+        give_all_back(worker); /* the first call has waited for a whole tick, at least */
 }
 
 void worker_waits(worker *worker, bool all_of_them) {
@@ -178,14 +179,15 @@ void worker_waits(worker *worker, bool all_of_them) {
     if (worker->waits) give_all_back(worker);
 }
 
-/* A task that does not end by itself ends with the process, but queued tasks do not: their callers must be told that
- * they have not begun. A task that has not begun itself is left to its cancellation, which comes next. */
+/* Handles WORKER_END. A task that does not end by itself ends with the process, but queued tasks do not: they are given
+ * back, so that their callers know that they have not begun. A task that has not begun itself is left to its
+ * cancellation, which follows. */
 static void end_task(worker *worker, const rpc_call_request *request) {
     const core_worker_host *host = worker->worker->host;
     const mr_call *call = find_call(&worker->running, subject_of(request));
     if (call != NULL && call->method == WORKER_TASK && host->end != NULL) {
         give_all_back(worker);
-        host->end(host->context); /* which is the answer */
+        host->end(host->context); /* the end of the link is the answer */
         return;
     }
     value_pack *nothing;
@@ -194,7 +196,7 @@ static void end_task(worker *worker, const rpc_call_request *request) {
 }
 
 static __attribute__((noinline)) void other_request(worker *worker, const rpc_call_request *request) {
-    wire_body_drop(request->body.data); /* none of these has one */
+    wire_body_drop(request->body.data); /* these requests have no body */
     switch (request->method) {
     case WORKER_END: end_task(worker, request); break;
     case WORKER_ALONE: spare_asked(worker, request); break;
@@ -204,7 +206,7 @@ static __attribute__((noinline)) void other_request(worker *worker, const rpc_ca
     }
 }
 
-/* A record, in which only what is its own has to be filled in (call_fini); NULL: no memory. */
+/* Takes a record, whose other fields are as after call_fini; NULL: no memory. */
 static inline mr_call *take_call(worker *worker) {
     mr_call *call = slab_take(&worker->slab);
     if (call == NULL) return NULL;
@@ -225,7 +227,7 @@ static void request_came(worker *worker, const rpc_call_request *request) {
         wire_refuse(worker->worker->rpc, request->token, MR_NOMEM, "the worker has no memory for a request");
         return;
     }
-    bytes_copy_words(&call->token, &request->token, sizeof call->token); /* as it was just written */
+    bytes_copy_words(&call->token, &request->token, sizeof call->token); /* in words, as it was just written */
     call->method = request->method;
     call->tick = worker->ticks;
     mr_status status = worker_read(worker, request, call);
@@ -259,7 +261,8 @@ static mr_status call_here(worker *worker, const invocation *invocation, mr_acto
     return MR_OK;
 }
 
-/* The caller is gone, and no other process has its results. A call that may have changed an actor is different. */
+/* Whether a call is useless: its caller is gone, and no other process gets its results. A method that does not stream
+ * may still change its actor. */
 static bool is_in_vain(const mr_call *call, link_id link) {
     return call->token.link.v == link.v && (call->method == WORKER_TASK || call->yield != NULL);
 }
@@ -267,7 +270,7 @@ static bool is_in_vain(const mr_call *call, link_id link) {
 static void link_closed(worker *worker, link_id link) {
     list_for_each (at, &worker->answers)
         if (worker_call_at(at)->token.link.v == link.v)
-            worker_call_free(worker, worker_call_at(at)); /* the caller does not wait any more */
+            worker_call_free(worker, worker_call_at(at)); /* the caller is gone */
     list_for_each (at, &worker->queue)
         if (is_in_vain(worker_call_at(at), link)) worker_call_free(worker, worker_call_at(at));
     list_for_each (at, &worker->running)
@@ -275,8 +278,8 @@ static void link_closed(worker *worker, link_id link) {
     worker_forget_names(worker, link);
 }
 
-/* A streaming body may wait for its reader. Its children are not cancelled: they end with the node, like everything
- * else, and report that. */
+/* Called when the node is gone. Wakes streaming bodies that wait for their readers. Children are not cancelled: they
+ * end with the node, like everything else, and report that. */
 static void over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
@@ -305,7 +308,7 @@ uint32_t worker_threads(const worker *worker) { return worker->threads; }
 uint32_t worker_running(const worker *worker) { return worker->running_count; }
 bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }
 
-/* ---- For the client. */
+/* ---- Operations for the core worker. */
 
 static bool is_actor(const worker *worker) { return worker->is_actor; }
 

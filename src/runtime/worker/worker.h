@@ -24,22 +24,24 @@ struct core_worker;
 void worker_attach(struct core_worker *worker);
 
 enum { WORKER_TICK_US = 2000 };
-void worker_tick(worker *worker, int64_t now_us);    /* periodically, also while a body runs */
-void worker_waits(worker *worker, bool all_of_them); /* the bodies that run wait for others, or go on */
+void worker_tick(worker *worker, int64_t now_us);    /* called periodically, also while a body runs */
+void worker_waits(worker *worker, bool all_of_them); /* whether all running bodies wait for other tasks */
 
 bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);    /* a call was taken and is not finished */
-mr_call *worker_next(worker *worker);            /* NULL: nothing to do; borrowed until worker_finish */
-void worker_show(worker *worker, mr_call *call); /* its arguments, where they lie in the store; may wait */
-mr_status worker_run(mr_call *call);             /* the body; the lock is not needed */
-void worker_ran(worker *worker, mr_call *call, mr_status status); /* packs its results; likewise */
-/* Outcome of a body that has deferred its answer; the lock is not needed. */
+mr_call *worker_next(worker *worker);            /* takes the next call; NULL: none; borrowed until worker_finish */
+void worker_show(worker *worker, mr_call *call); /* shows arguments that are in the store; may wait */
+mr_status worker_run(mr_call *call);             /* runs the body; the lock is not needed */
+void worker_ran(worker *worker, mr_call *call, mr_status status); /* packs its results; the lock is not needed */
+/* Sets the outcome of a call whose answer was deferred; the lock is not needed. */
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* later submissions are not children of the body */
 void worker_finish(worker *worker, mr_call *call);     /* answers with the outcome */
-/* After the last body: destroys the state of an actor whose last handle is gone; no-op otherwise. Without the lock. */
+/* After the last body: destroys the state of an actor whose last handle was released; else a no-op. Without the
+ * lock. */
 void worker_bid_drain(worker *worker);
-/* The worker leaves, but tasks submitted by its tasks are not done, or other processes borrow its objects. */
+/* Whether a worker that leaves is still needed: tasks submitted by its tasks are not done, or other processes borrow
+ * its objects. */
 bool worker_is_needed(const worker *worker);
 uint32_t worker_threads(const worker *worker); /* threads that run methods */
 uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */

@@ -29,7 +29,7 @@ static inline known_names *names_of(worker *worker, link_id link) {
     return __builtin_expect(recent != NULL && recent->link.v == link.v, 1) ? recent : look_up_names(worker, link);
 }
 
-/* The other side's number stands for this name from now on. */
+/* Assigns the peer's number to this name. */
 static mr_status learn(known_names *names, uint32_t number, interned_name *name) {
     if (number > NAME_TABLE_MAX)
         return error_set(MR_CORRUPT, "malformed request: name number %u exceeds %d", number, NAME_TABLE_MAX);
@@ -58,7 +58,7 @@ void worker_names_fini(worker *worker) {
 
 /* ---- Requests. */
 
-/* The name of a task or a method that is written out, and has that number from now on. */
+/* Decodes the name of a task or a method that is sent as text, and assigns its number. */
 static __attribute__((noinline)) mr_status read_name(worker *worker, const rpc_call_request *request, wire_head head,
                                                      mr_call *call, const uint8_t **rest) {
     span payload = request->payload;
@@ -83,7 +83,7 @@ static __attribute__((noinline)) mr_status read_name(worker *worker, const rpc_c
     return head.number == 0 ? MR_OK : learn(names_of(worker, request->token.link), head.number, call->name);
 }
 
-/* Name and arguments of a task or a method. */
+/* Decodes the name of a task or a method; the arguments begin at *rest. */
 static mr_status read_call(worker *worker, const rpc_call_request *request, mr_call *call, const uint8_t **rest) {
     wire_head head;
     span payload = request->payload;
@@ -104,7 +104,7 @@ static mr_status read_call(worker *worker, const rpc_call_request *request, mr_c
     return MR_OK;
 }
 
-/* The class of an actor that is to be made here, as the node asks for it. */
+/* Decodes WORKER_ACTOR_INIT: the class of an actor that is to be created here; the arguments begin at *rest. */
 static __attribute__((noinline)) mr_status read_init(worker *worker, const rpc_call_request *request, mr_call *call,
                                                      const uint8_t **rest) {
     span payload = request->payload;
@@ -135,5 +135,5 @@ mr_status worker_read(worker *worker, const rpc_call_request *request, mr_call *
     }
     if (request->body.size > 0) return call_take_pack(call, wire_body_pack(request->body.data));
     size_t size = (size_t)(request->payload.data + request->payload.size - rest);
-    return size == 0 ? MR_OK : call_take_args(call, span_of(rest, size), &worker->spares); /* 0: there are none */
+    return size == 0 ? MR_OK : call_take_args(call, span_of(rest, size), &worker->spares); /* 0: no arguments */
 }

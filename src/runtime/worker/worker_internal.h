@@ -1,4 +1,4 @@
-/* worker_internal.h — state of a worker, shared by three files: worker.c has its life and handles messages,
+/* worker_internal.h — state of a worker, shared by three files: worker.c handles requests and answers,
  * worker_decode.c decodes a request, worker_run.c runs a call, from its turn to its answer.
  *
  * Invariants  a call is in one of the lists: in `queue` until it is taken, in `running` until it is finished, then in
@@ -10,29 +10,29 @@
 
 typedef struct known_names { /* names that a link's peer uses by number */
     link_id link;
-    interned_name **by_number; /* owned; references; NULL: not told yet */
+    interned_name **by_number; /* owned; references; NULL: not learnt yet */
     uint32_t count;
 } known_names;
 
 struct worker {
     core_worker *worker;
-    slab slab;    /* of mr_call */
-    list queue;   /* of mr_call: to be run, in the order they came */
-    list running; /* of mr_call: taken */
-    list answers; /* of mr_call: done, but their answers found no room */
-    list parting; /* of mr_call: done, but references kept from their arguments are not borrowed yet */
-    map names;    /* of known_names, by link */
+    slab slab;    /* elements: mr_call */
+    list queue;   /* elements: mr_call, to be run, in order of arrival */
+    list running; /* elements: mr_call, taken */
+    list answers; /* elements: mr_call, done, but the answer found no room */
+    list parting; /* elements: mr_call, done, but references kept from the arguments are not borrowed yet */
+    map names;    /* link → known_names */
     known_names *recent;
     value_pack_spares spares;      /* spare memory for arguments */
-    interned_name *speaker;        /* of the last task; a reference; NULL: none */
-    uint64_t printed[STD_STREAMS]; /* bytes written before it began, by any body */
-    uint64_t runs;                 /* of bodies that run alone */
+    interned_name *speaker;        /* name of the last task; a reference; NULL: none */
+    uint64_t printed[STD_STREAMS]; /* bytes written before that task began, by any body */
+    uint64_t runs;                 /* number of runs, counted with one thread only */
     uint32_t threads, running_count;
     uint32_t ticks;
     int64_t ticked_us;
     bool waits; /* all running bodies wait: nothing is queued behind them */
     bool over;
-    bool leaves; /* over by request: worker_loop_out, and the state of an actor is destroyed */
+    bool leaves; /* over because of WORKER_LEAVE: worker_loop_out, and the state of an actor is destroyed */
     bool is_actor;
     mr_actor actor;
     char class_name[256];
@@ -51,5 +51,5 @@ bool worker_answer(worker *worker, mr_call *call);
 
 /* Decodes name and arguments of a call; a body is taken over in any case. MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status worker_read(worker *worker, const rpc_call_request *request, mr_call *call);
-void worker_forget_names(worker *worker, link_id link); /* of the peer of a closed link */
+void worker_forget_names(worker *worker, link_id link); /* frees the names of a closed link's peer */
 void worker_names_fini(worker *worker);

@@ -38,7 +38,7 @@ static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *c
     worker->threads = call->threads;
     strcpy(worker->class_name, name->text);
     call->self = &worker->self;
-    call->body = task_registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
+    call->body = task_registry_method(name->text, name->size, NULL, 0); /* NULL: the class may have no MR_CREATE */
     return call->body != NULL || task_registry_class(name->text, name->size)
                ? MR_OK
                : no_such("class", call, task_registry_classes_text);
@@ -62,7 +62,7 @@ static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_cal
 
 static inline mr_status find_method(worker *worker, mr_call *call) {
     call->self = &worker->self;
-    call->body = call->name->method; /* of this actor's class, if it was looked up */
+    call->body = call->name->method; /* found before, for this actor's class; or NULL */
     bool known = call->body != NULL && worker->is_actor && wire_same_actor(worker->actor, call->actor);
     return __builtin_expect(known, 1) ? MR_OK : look_up_method(worker, call);
 }
@@ -75,7 +75,7 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
                               call->name->number);
 }
 
-/* A task of another name than the last is about to begin: the output since the last mark belongs to the last. */
+/* A task of another name than the last one begins: marks the output since the last mark as that of the last task. */
 static __attribute__((noinline)) void change_speaker(worker *worker, interned_name *name) {
     const core_worker_host *host = worker->worker->host;
     const struct interned_name *before = worker->speaker;
@@ -118,7 +118,7 @@ static __attribute__((noinline, cold)) failure *failure_of(const worker *worker,
 }
 
 void worker_show(worker *worker, mr_call *call) {
-    if (call->args_owner == NULL) return; /* they are few and small, and name nothing */
+    if (call->args_owner == NULL) return; /* few and small arguments, without store objects */
     mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->worker->objects);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
@@ -150,8 +150,8 @@ static void parted(borrow_gate *gate) {
     answer_or_keep(call->worker, call);
 }
 
-/* References of the arguments that this process still has (retained, used by a started task, or in the result) are
- * borrowed before the answer: until then the caller keeps them. True: the answer waits for that. */
+/* Borrows, before the answer, the references of the arguments that this process still has (retained, used by a started
+ * task, or in the result): until then the caller keeps them. True: the answer waits for that. */
 static bool is_kept(worker *worker, mr_call *call, value_pack *args) {
     call->gate = (borrow_gate){.open = parted};
     list_push_back(&worker->parting, &call->place);
@@ -165,7 +165,7 @@ void worker_left(worker *worker, const mr_call *call) {
     if (worker->worker->run == call->run) worker->worker->run = 0;
 }
 
-/* The usual answer: one small value, and nothing is kept of the arguments. */
+/* Sends the usual answer: one small value, and nothing is kept of the arguments. False: another case, or no room. */
 static inline bool answer_first(worker *worker, const mr_call *call) {
     if (call->result_size == 0 || call->failed != NULL || call->result != NULL || call->args_owner != NULL ||
         call->yield != NULL || call->token.link.v == 0)

@@ -26,7 +26,7 @@ static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * t
 /* ---- Memory. Aligned by hand: cheaper than an aligned allocation, and most value packs are small. */
 
 mr_status value_pack_room(size_t size, value_pack **out) {
-    _Static_assert(sizeof(value_pack) <= 64, "bundle_of counts on it");
+    _Static_assert(sizeof(value_pack) <= 64, "wire_body_pack counts on it");
     if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "arguments or results of %zu bytes are too large", size);
     void *memory = NULL;
     MR_TRY(alloc_try_resize(&memory, size + 64 + 63));

@@ -1,9 +1,9 @@
 /* bytes.h — spans, buffers, and bounds-checked readers and writers.
-   
-   Numbers are little-endian and need no alignment. A reader or writer that reaches its end does nothing from then on and
-   stays `failed`: code reads a whole structure and checks `failed` once, at the end. A failed reader returns 0 and NULL
-   and has no bytes left, so a loop over its remaining bytes ends. Small reads and writes are inline, because messages
-   consist of them. */
+ *
+ * Numbers are little-endian and need no alignment. A reader or writer that reaches its end does nothing from then on
+ * and stays `failed`: code reads a whole structure and checks `failed` once, at the end. A failed reader returns 0 and
+ * NULL and has no bytes left, so a loop over its remaining bytes ends. Small reads and writes are inline, because
+ * messages consist of them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,11 +44,9 @@ void buffer_init(buffer *buffer, size_t limit);
 void buffer_fini(buffer *buffer); /* empty and ready again, with the same limit */
 
 /* All three leave the buffer unchanged when they fail: MR_TOO_LARGE, MR_NOMEM. */
-MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* makes room for `more` bytes after
-                                                                                   size */
+MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* for `more` bytes after size */
 MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); /* data lies outside the buffer */
-MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* needs room for the terminating NUL
-                                                                                   too */
+MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* `format` needs room for its NUL */
     __attribute__((format(printf, 2, 3)));
 
 void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves the rest */
@@ -90,10 +88,7 @@ writer writer_of(void *data, size_t size); /* the memory is borrowed while the w
 void writer_span32(writer *writer, span bytes);
 void writer_text8(writer *writer, const char *text); /* fails for a text of more than 255 bytes */
 
-static inline size_t writer_size(const writer *writer) {
-    return (size_t)(writer->at - writer->start);
-} /* bytes written
-                                                                                                           */
+static inline size_t writer_size(const writer *writer) { return (size_t)(writer->at - writer->start); } /* written */
 /* Size of all bytes that were to be written: a writer without room, writer_of(NULL, 0), measures an encoding. */
 static inline size_t writer_needs(const writer *writer) { return writer_size(writer) + writer->missing; }
 

@@ -57,7 +57,7 @@ typedef struct instant {
 } instant;
 
 /* Reads both clocks at one moment. An interruption between the two reads would spoil the rate, so a slow pair is read
-   again. */
+ * again. */
 static instant read_both(void) {
     instant now;
     int64_t took_ns;

@@ -19,10 +19,7 @@ typedef struct clock_source { /* two words, passed by value */
 
 static inline int64_t clock_now_us(clock_source clock) { return clock.ops->monotonic_us(clock.self); }
 static inline int64_t clock_wall_us(clock_source clock) { return clock.ops->wall_us(clock.self); }
-static inline int64_t clock_earlier_us(int64_t a, int64_t b) {
-    return a < b ? a : b;
-} /* the earlier of two deadlines
-                                                                                          */
+static inline int64_t clock_earlier_us(int64_t a, int64_t b) { return a < b ? a : b; } /* the earlier deadline */
 
 clock_source clock_real(void);
 

@@ -21,8 +21,7 @@ static void the_table_is_sound(void **state) {
         config_value value;
         char text[CONFIG_TEXT_SIZE];
         assert_int_equal(config_parse(option, option->initial, &value), MR_OK);
-        assert_string_equal(config_value_text(option, &value, text), option->initial); /* the default is in its shortest
-                                                                                          form */
+        assert_string_equal(config_value_text(option, &value, text), option->initial); /* the shortest form */
         assert_true(option->least <= option->most);
         assert_int_equal(strncmp(option->variable, "MINIRAY_", 8), 0);
         for (const char *at = option->variable + 8, *name = option->name; *at != '\0' || *name != '\0'; at++, name++)

@@ -1,15 +1,15 @@
 /* failpoint.h — named places where a test kills or stops the process or makes a system call fail.
-   
-       FAILPOINT("ring.publish");                       // may kill this process here
-       if (FAILPOINT_ERROR("arena.fallocate")) { errno = ENOSPC; return error_errno("…"); }
-   
-   Compiled in only with -Dfailpoints=true (the debug builds); in other builds both macros do nothing. Every site
-   registers itself in a linker section, so a sweep visits all sites without a list of them. The section holds pointers
-   only, without the sanitizers' padding.
-   
-   MINIRAY_FAILPOINT="name=action[@nth]" arms a site at start; failpoint_arm does so from a test. Actions: kill (SIGKILL
-   to this process), error (FAILPOINT_ERROR is true), stop (SIGSTOP), exit (exit status FAILPOINT_EXIT_STATUS). The
-   action happens once at each site of that name: at the nth visit after arming, counted from 1 over all threads. */
+ *
+ *     FAILPOINT("ring.publish");                       // may kill this process here
+ *     if (FAILPOINT_ERROR("arena.fallocate")) { errno = ENOSPC; return error_errno("…"); }
+ *
+ * Compiled in only with -Dfailpoints=true (the debug builds); in other builds both macros do nothing. Every site
+ * registers itself in a linker section, so a sweep visits all sites without a list of them. The section holds pointers
+ * only, without the sanitizers' padding.
+ *
+ * MINIRAY_FAILPOINT="name=action[@nth]" arms a site at start; failpoint_arm does so from a test. Actions: kill (SIGKILL
+ * to this process), error (FAILPOINT_ERROR is true), stop (SIGSTOP), exit (exit status FAILPOINT_EXIT_STATUS). The
+ * action happens once at each site of that name: at the nth visit after arming, counted from 1 over all threads. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,9 +31,7 @@ typedef struct failpoint {
 #if defined(__clang__)
 #define FAILPOINT_BARE_ __attribute__((section("failpoints"), used, no_sanitize("address")))
 #else
-#define FAILPOINT_BARE_ \
-    __attribute__((section("failpoints"), used)) /* gcc adds no padding to variables with a section
-                                                                        */
+#define FAILPOINT_BARE_ __attribute__((section("failpoints"), used)) /* gcc does not pad section variables */
 #endif
 #define FAILPOINT_SITE_(text)                  \
     static failpoint site_ = {.name = (text)}; \

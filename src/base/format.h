@@ -1,10 +1,10 @@
 /* format.h — format numbers of files and messages (docs/formats.md): how they are read, and the error for another one.
-   
-   A magic ends with its format number as one character: the bytes "DEP3" are format 3 of the kind "DEP", and ':' is
-   format 10. A file type that ends with the checksum of all bytes before it (format_sum) does so in every format: a
-   correct checksum means that the format number is undamaged, even if this version does not know the format.
-   
-   Pure. */
+ *
+ * A magic ends with its format number as one character: the bytes "DEP3" are format 3 of the kind "DEP", and ':' is
+ * format 10. A file type that ends with the checksum of all bytes before it (format_sum) does so in every format: a
+ * correct checksum means that the format number is undamaged, even if this version does not know the format.
+ *
+ * Pure. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"

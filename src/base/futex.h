@@ -14,11 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef enum futex_reach {
-    FUTEX_WITHIN,
-    FUTEX_ACROSS
-} futex_reach; /* within one process; across all processes that
-                                                                        map the word */
+typedef enum futex_reach { FUTEX_WITHIN, FUTEX_ACROSS } futex_reach; /* within one process; across processes */
 
 /* Sleeps while *word equals `seen`, until futex_wake or until timeout_us has passed (< 0: never). */
 void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us, futex_reach reach);

@@ -68,9 +68,7 @@ static void fill(rng *rng, int shape, uint64_t *values) {
         if (shape == 1) values[i] = rng_below(rng, 1000000);                                 /* uniform */
         if (shape == 2) values[i] = (uint64_t)(-1000 * log(1 - rng_unit(rng)));              /* exponential */
         if (shape == 3) values[i] = rng_chance(rng, 0.99) ? 100 : 1000000 + (uint64_t)i * 7; /* bimodal */
-        if (shape == 4)
-            values[i] = rng_below(rng, 40); /* values with exact
-                                                                                                buckets */
+        if (shape == 4) values[i] = rng_below(rng, 40);                                      /* exact buckets */
     }
 }
 

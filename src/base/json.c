@@ -28,8 +28,7 @@ static size_t escape_character(span character, bool quoted, char out[8]) {
     }
     for (size_t i = 0; i < sizeof short_forms / sizeof *short_forms; i++)
         if (lead == short_forms[i][0]) return (size_t)sprintf(out, "\\%c", short_forms[i][1]);
-    return (size_t)sprintf(out, "\\u%04x", character.data[character.size - 1]); /* the last byte of UTF-8 is the code
-                                                                                   point here */
+    return (size_t)sprintf(out, "\\u%04x", character.data[character.size - 1]); /* last UTF-8 byte = code here */
 }
 
 size_t json_escape(span text, bool quoted, uint8_t *out, size_t size, size_t *taken) {

@@ -113,8 +113,7 @@ static void text_is_escaped(void **state) {
     CHECK_TEXT("a\"b\\c", "a\\\"b\\\\c");
     CHECK_TEXT("\n\t\r\b\f", "\\n\\t\\r\\b\\f");
     CHECK_TEXT("\0\x01\x1f\x7f", "\\u0000\\u0001\\u001f\\u007f");
-    CHECK_TEXT("\xc2\x80\xc2\x9f\xc2\xa0", "\\u0080\\u009f\xc2\xa0"); /* control characters above ASCII; U+00A0 is none
-                                                                         */
+    CHECK_TEXT("\xc2\x80\xc2\x9f\xc2\xa0", "\\u0080\\u009f\xc2\xa0"); /* above ASCII; U+00A0 is no control */
     CHECK_TEXT("é€😀", "é€😀");
 }
 

@@ -1,7 +1,8 @@
 /* list.h — intrusive doubly linked lists: the links are fields of the items, and nothing is allocated.
-   
-   A head must be initialized with list_init before its first use, and so must the link of an item that is not in a list.
-   A removed item points at itself: list_empty(&item->link) is then true, and removing the item again has no effect. */
+ *
+ * A head must be initialized with list_init before its first use, and so must the link of an item that is not in a
+ * list. A removed item points at itself: list_empty(&item->link) is then true, and removing the item again has no
+ * effect. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

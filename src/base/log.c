@@ -43,7 +43,7 @@ static void time_text(char *out, size_t size) {
 }
 
 /* Escapes the message so that it stays on one line and contains no terminal control characters. A message that does not
-   fit is cut and marked. */
+ * fit is cut and marked. */
 static void escape_message(const char *message, size_t length, bool json, char out[MESSAGE_MAX]) {
     static const char mark[] = "… (cut)";
     size_t taken, used = json_escape(span_of(message, length), json, (uint8_t *)out, MESSAGE_MAX - sizeof mark, &taken);

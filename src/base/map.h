@@ -20,13 +20,11 @@ typedef struct map {    /* zero-initialized: empty and ready */
 } map;
 
 void map_fini(map *map);                                    /* does not free the values */
-MR_MUST mr_status map_reserve(map *map, size_t more);       /* room for `more` further keys; MR_NOMEM: the map is
-                                                               unchanged */
+MR_MUST mr_status map_reserve(map *map, size_t more);       /* room for `more` further keys; MR_NOMEM: no change */
 void *map_get(const map *map, uint64_t key);                /* NULL if absent */
 void *map_put(map *map, uint64_t key, void *value);         /* value is not NULL; returns the previous value, or NULL */
 void *map_remove(map *map, uint64_t key);                   /* returns the value, or NULL */
-size_t map_next(const map *map, size_t at, map_entry *out); /* iteration: begins with 0, returns 0 at the end; the map
-                                                               must not change meanwhile */
+size_t map_next(const map *map, size_t at, map_entry *out); /* start with 0; 0: the end; no changes meanwhile */
 
 typedef struct map_item { /* one step of an iteration */
     uint64_t key;

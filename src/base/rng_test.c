@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 /* Results of the published algorithms, computed independently: a seed gives the same numbers on every machine and in
-   every version. */
+ * every version. */
 static void a_seed_means_these_numbers(void **state) {
     const uint64_t of_0[] = {UINT64_C(0x99ec5f36cb75f2b4), UINT64_C(0xbf6e1f784956452a), UINT64_C(0x1a5f849d4933e6e0)};
     const uint64_t of_42[] = {UINT64_C(0x15780b2e0c2ec716), UINT64_C(0x6104d9866d113a7e), UINT64_C(0xae17533239e499a1)};
@@ -26,7 +26,7 @@ static void a_seed_means_these_numbers(void **state) {
 }
 
 /* Pearson's chi-squared test of `counts` for a uniform distribution; the bound is more than five standard deviations
-   above the mean. */
+ * above the mean. */
 static void assert_fair(const size_t *counts, size_t kinds, size_t draws) {
     double expected = (double)draws / (double)kinds, sum = 0;
     for (size_t i = 0; i < kinds; i++) sum += ((double)counts[i] - expected) * ((double)counts[i] - expected);

@@ -76,14 +76,13 @@ void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtyp
 void safetensors_say(safetensors *list, const char *key, const char *value); /* adds a text; both are copied */
 
 /* The whole file replaces the buffer's content. MR_TOO_LARGE: the file exceeds the buffer's limit, or the header its
-   own; MR_NOMEM. */
+ * own; MR_NOMEM. */
 MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
 
 /* The list must be empty; the tensors borrow from the bytes. MR_CORRUPT: the error names the fault. */
 MR_MUST mr_status safetensors_read(span file, safetensors *out);
 
-const safetensor *safetensors_find(const safetensors *list, const char *name); /* only in a list made by
-                                                                                  safetensors_read; NULL: not found */
+const safetensor *safetensors_find(const safetensors *list, const char *name); /* of a list that was read */
 const char *safetensors_text_of(const safetensors *list, const char *key);     /* NULL: not found */
 
 const char *safetensors_dtype_name(safetensors_dtype dtype);

@@ -29,7 +29,7 @@ static inline void shared_bytes_unref(shared_bytes *bytes) { /* NULL: bytes with
 shared_bytes *shared_bytes_new(size_t size); /* a new buffer with one reference and uninitialized bytes */
 shared_bytes *shared_bytes_copy(span bytes); /* a new buffer with a copy of the bytes */
 /* Resizes a buffer made by shared_bytes_new or _copy with no other reference; it may move. NULL: a new buffer.
-   MR_NOMEM. */
+ * MR_NOMEM. */
 MR_MUST mr_status shared_bytes_resize(shared_bytes **own, size_t size);
 void shared_bytes_cut(shared_bytes *own, size_t size); /* reduces the size; the memory is not freed */
 uint8_t *shared_bytes_room(shared_bytes *own);         /* bytes of a buffer made by shared_bytes_new or _copy */

@@ -21,10 +21,8 @@ typedef struct timer_heap {  /* zero-initialized: empty and ready */
     uint64_t next_order;
 } timer_heap;
 
-void timer_heap_fini(timer_heap *heap); /* does not access items that are still in the heap: they may be freed already
-                                           */
-void timer_heap_add(timer_heap *heap, timer_heap_item *item, int64_t at_us); /* moves an item that is in the heap
-                                                                                already */
+void timer_heap_fini(timer_heap *heap); /* does not access items still in the heap; they may be freed already */
+void timer_heap_add(timer_heap *heap, timer_heap_item *item, int64_t at_us); /* moves an item already in the heap */
 void timer_heap_remove(timer_heap *heap, timer_heap_item *item);             /* no effect if the item is in no heap */
 timer_heap_item *timer_heap_first(const timer_heap *heap);                   /* NULL if empty */
 /* Removes and returns the first item with at_us <= now_us, or NULL. */

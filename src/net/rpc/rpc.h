@@ -58,9 +58,9 @@ typedef void *rpc_call_body_fn(void *argument, rpc_call_id id, span payload, uin
 typedef struct rpc_call_options { /* NULL instead of options: all zero */
     int64_t timeout_us;           /* for the whole call; <= 0: no deadline */
     int64_t attempt_timeout_us;   /* retry after this time without an answer; <= 0: never */
-    int attempts_max; /* 0 and 1: no retry. More: the payload is copied and kept until the call ends; without memory for
-                         the copy (RPC_CALL_KEPT_MAX) the call is not retried */
-    rpc_call_body_fn *on_body; /* NULL: an answer with a body ends the call with MR_TOO_LARGE */
+    int attempts_max;             /* 0 and 1: no retry. More: the payload is kept for retries;
+                                               without memory for the copy (RPC_CALL_KEPT_MAX) no retry */
+    rpc_call_body_fn *on_body;    /* NULL: an answer with a body ends the call with MR_TOO_LARGE */
 } rpc_call_options;
 
 /* A call takes two steps, so that the payload is written directly into the transport's memory: begin returns `size`

@@ -332,9 +332,7 @@ void *rpc_call_answer_body(rpc *rpc, rpc_call_link *link, const rpc_header *head
     if (record == NULL || record->on_body == NULL) return NULL;
     rpc_call_id id = {.number = header->number, .link = link->id};
     void *memory = record->on_body(record->argument, id, payload, size);
-    if (record->number != header->number || record->state != RPC_CALL_WAITING)
-        return NULL; /* the callback ended the
-                                                                                               call */
+    if (record->number != header->number || record->state != RPC_CALL_WAITING) return NULL; /* ended by on_body */
     if (memory != NULL) link->arriving = record;
     return memory;
 }

@@ -68,8 +68,7 @@ static void the_first_of_a_known_place_is_admitted_at_once(void **state) {
     rpc_dedup dedup = {0};
     assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* the place has no record */
     assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 1), MR_OK);
-    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 1)); /* the previous call of the place is open: it was
-                                                                  cancelled */
+    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 1)); /* the previous call in this place is open */
     assert_true(rpc_dedup_is_open(&dedup, W + 5));
     rpc_dedup_answer(&dedup, W + 5);
     assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* a repeat, */

@@ -6,8 +6,8 @@
  * Invariants (rpc_check)
  *   1. open_count = number of waiting records over all links. Each has a done, and its number is the largest of its
  *      place.
- *   2. A record is in `timers` only in state waiting, in its link's `unsent` only in state waiting or telling; of waiting
- *      records only `timed` ones are in either or keep their payload.
+ *   2. A record is in `timers` only in state waiting, in its link's `unsent` only in state waiting or telling; of
+ *      waiting records only `timed` ones are in either or keep their payload.
  *   3. `arriving` is waiting, and the transport may be writing into memory that its on_body returned.
  *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have ended.
  *   5. The list of free places contains each free place once.
@@ -134,8 +134,7 @@ static inline bool rpc_call_send_words(rpc_call_link *link, uint64_t first, uint
 
 void rpc_call_commit_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, size_t size, span body,
                           body_sent_fn *sent, void *argument);
-mr_status rpc_call_send(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload); /* sends a complete
-                                                                                                   message */
+mr_status rpc_call_send(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload); /* a complete message */
 
 /* ---- rpc_client.c */
 

@@ -284,8 +284,7 @@ static void done_may_start_the_next_call(void **state) {
     run(pair);
     assert_int_equal(chain.left, -1);
     assert_int_equal(stats(pair, CLIENT).answered, 1000);
-    assert_int_equal(pair->sides[SERVER].seen[999].token.number, 1000 * RPC_CALL_WINDOW); /* one place served all calls
-                                                                                             */
+    assert_int_equal(pair->sides[SERVER].seen[999].token.number, 1000 * RPC_CALL_WINDOW); /* all in one place */
 }
 
 static void done_at_the_end_of_a_link_may_not_start_one_there(void **state) {

@@ -47,7 +47,7 @@ bool pidfd_ended(int pidfd) {
 
 bool pidfd_process_ended(int pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH; /* otherwise there are no descriptors left */
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH; /* pidfd_open also fails without a free descriptor */
     bool ended = pidfd_ended(fd);
     close(fd);
     return ended;

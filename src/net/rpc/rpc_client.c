@@ -8,7 +8,7 @@
 #include "base/mutation.h"
 #include "net/rpc/rpc_internal.h"
 
-enum { RUN_OPEN = 16 }; /* with this many calls open, callers do not wait for each, and further calls follow */
+enum { RUN_OPEN = 16 }; /* with this many open calls, a call may be held in a run (lane.h) */
 
 /* ---- The end of a call. */
 

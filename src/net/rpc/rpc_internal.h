@@ -109,7 +109,7 @@ static inline void rpc_call_commit(rpc *rpc, rpc_call_link *link, const rpc_head
     transport.ops->commit(transport.self, link->id, whole);
 }
 
-enum { RPC_CALL_FEW_WORDS = 16 }; /* few enough that a word copy is fast; further messages may follow in a run */
+enum { RPC_CALL_FEW_WORDS = 16 }; /* maximum words of a message that is copied word by word and may be held in a run */
 
 /* Sends a complete message of words through the lane if possible. All its stores are close together, so that the cache
  * line moves to the reader once; `more` messages may follow at once. False: nothing was done. */

@@ -21,7 +21,7 @@ static bool wanted(const rpc_call_link *link, const rpc_header *header) {
            (MUTATED("no-duplicate-filter") || rpc_dedup_is_new(&link->dedup, header->number, header->attempt));
 }
 
-/* Cancels an older call that is still open in this place: the caller has reused the place, so its deadline had passed.
+/* Cancels an older call that is still open in this place: a caller reuses a place only after its previous call ended.
  * */
 static void cancel_superseded(rpc *rpc, rpc_call_link *link, uint64_t number) {
     uint32_t at = rpc_call_place(number);

@@ -33,7 +33,7 @@ enum {
 struct broker_client {
     arena arena;
     int fd, epoll_fd; /* owned */
-    int broker_pidfd; /* owned; -1: not supported by the kernel */
+    int broker_pidfd; /* owned; -1: none available */
     int broker_pid;
     int pid; /* of the process that joined; a fork of it is no client */
     uint32_t process_block;

@@ -147,8 +147,8 @@ static uint64_t top(const extent_allocator *allocator) {
     return last != NULL && end_of(last) == allocator->end ? last->offset : allocator->end;
 }
 
-/* A free run that contains the most recently freed extent of exactly this size. Extents at the end of the used range
- * are not reused, so that the end becomes free and can be returned to the machine. */
+/* A free run that contains the most recently freed extent of exactly this size. An extent that would raise the top is
+ * not used, so that memory above the top can be returned to the machine. */
 static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset) {
     uint64_t limit = top(allocator);
     for (size_t age = 1; age <= HOT_COUNT; age++) {

@@ -301,7 +301,7 @@ static void a_run_is_marked_until_it_is_shown(void **state) {
     free(pair.memory);
 }
 
-/* A run ends by itself at its maximum length from any start, and ring_show marks only what was not read yet. */
+/* A run that was read early still ends at RING_RUN records, with or without ring_show, and wakes no consumer. */
 static void a_run_may_be_read_before_it_is_shown(void **state) {
     pair pair;
     pair_init(&pair, RING_BYTES_MIN);

@@ -221,7 +221,7 @@ static void a_descriptor_that_is_no_export_is_refused(void **state) {
     close(fd);
 }
 
-/* Everything around the left extent is unmapped: a page that can be mapped at that address was free. */
+/* Everything around the left extents is unmapped: a page can be mapped exactly where no extent was left. */
 static void a_mapping_outlives_its_export(void **state) {
     enum { PAGE = 4096 };
     shm_export *export = made();

@@ -8,8 +8,7 @@
  *   …        the tensors, row-major, little-endian, one behind the other without gaps
  *
  * Writing  Tensors and texts are collected in a list that borrows the data and written together, larger items first:
- * each
- *          tensor is aligned to its item size, and the data begins at a multiple of 8.
+ *          each tensor is aligned to its item size, and the data begins at a multiple of 8.
  * Reading  Strict: the header is an object with these fields and no others, names are unique, sizes match shapes, and
  *          the tensors cover the data without gap or overlap, as the format requires. The result points into the bytes.
  *

@@ -2,7 +2,7 @@
  *
  * A transport offers links. A link joins two processes and carries messages both ways, each direction in order. A
  * message has a head (small: its description, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received
- * straight into memory that the receiver names). Backends: shared memory (net/shm/shm_transport.h), tcp and unix
+ * directly into memory that the receiver provides). Backends: shared memory (net/shm/shm_transport.h), tcp and unix
  * sockets (net/socket/socket_transport.h), the simulator (sim/sim_network.h).
  *
  * States of a link        open() or a peer's open

@@ -7,8 +7,7 @@
  * allocates a given offset if it is free and not far above the top.
  *
  * Fragmentation  Within an extent less than EXTENT_UNIT is lost. Adjacent free runs are always joined, so a request
- * fails
- *                only if no run of that length exists. First fit with M bytes in use and sizes between s and n s
+ *                fails only if no run of that length exists. First fit with M bytes in use and sizes between s and n s
  *                needs in the worst case about M log2(n) bytes (Robson 1977); with sizes drawn at random from 4 KB to
  *                1 MB the first refusal comes with more than 60 % in use, which extent_allocator_test.c checks.
  * Cost           O(log runs) for each operation; about 100 bytes for each extent and each free run. */

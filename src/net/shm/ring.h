@@ -31,7 +31,7 @@
  * time: a reader that has waited long enough, or wants to sleep, reads them, and nothing is lost if the writer dies.
  * Holding a record does not wake a reader that is just going to sleep; ring_show, which must end every run, does.
  *
- * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
+ * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record is entirely within the data; the
  *              word at head is zero. ring_producer_check and ring_consumer_check assert what each end can check by
  *              itself: (1) positions are multiples of 8, and an offset is its position in the data;
  *              (2) released records were read, and no more is read than fits; (3) a run has at most RING_RUN records.

@@ -5,8 +5,8 @@
  * longer than requested, never shorter.
  *
  * Ownership  The loop's user owns the objects of *_add and *_create and ends them with *_remove or *_destroy, which may
- *            be called anywhere on the loop's thread, also in the object's own callback. The callback is not called again
- *            after that. All objects must be ended before event_loop_destroy. */
+ *            be called anywhere on the loop's thread, also in the object's own callback. The callback is not called
+ *            again after that. All objects must be ended before event_loop_destroy. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

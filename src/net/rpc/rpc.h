@@ -10,8 +10,8 @@
  *                 link closed              the cause's status
  *
  * Promises  Every started call ends exactly once, and not before rpc_commit has returned. A handler runs at most once
- *           for each (call, attempt), however often the network delivers it. A call is retried (attempt + 1) only if its
- *           options request that. A request carries its remaining budget; a request without budget is not run.
+ *           for each (call, attempt), however often the network delivers it. A call is retried (attempt + 1) only if
+ *           its options request that. A request carries its remaining budget; a request without budget is not run.
  * Bounds    At most RPC_CALL_WINDOW calls of one link are open at a time (MR_BUSY beyond). Each takes a place; a call
  *           number combines a place and its use count, so the answering side detects repeats with one small record per
  *           place, and a long call does not delay others. Both sides' tables grow with the places used.

@@ -41,7 +41,7 @@ struct socket_transport {
     bool closing;  /* socket_transport_close is running */
 };
 
-/* Only socket input (conn_ready) and the end of an iteration (socket_link_settle) call events of links, so no function
- * of the transport calls an event before it returns. */
+/* Only socket input (socket_link_io.c) and the end of an iteration (socket_link_settle) call events of links, so no
+ * function of the transport calls an event before it returns. */
 
 void socket_transport_add_pipe(socket_transport *transport, list *of_pipes); /* of a link that begins to use one */

@@ -18,8 +18,8 @@
  * Closing    committed messages are sent, then BYE; linger_us bounds it. Nothing is delivered after close().
  *
  * Sharing    If both sides set `shares`, the bytes of a unix link go through shared memory (shm_pipe.h); all else
- *            is the same. A ring that is full during a large body grows (large_ring.h), within SOCKET_LARGE_RINGS_MAX, and
- *            frees the additional memory after some time without use.
+ *            is the same. A ring that is full during a large body grows (large_ring.h), within SOCKET_LARGE_RINGS_MAX,
+ *            and frees the additional memory after some time without use.
  *            The opener of such a link passes its export (net/shm/shm_export.h), if any, to the other side: messages
  *            may then refer to that memory.
  *

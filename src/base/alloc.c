@@ -65,7 +65,7 @@ static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "out of mem
 #undef alloc_try_lines
 #undef alloc_try_aligned
 
-/* Hands out the allocation, if there is one. `out` is the address of a pointer. */
+/* Stores the allocation through `out`, the address of a pointer, unless `memory` is NULL. */
 static mr_status hand_out(void *memory, size_t size, void *out) {
     if (memory == NULL) return no_memory(size);
     memcpy(out, &memory, sizeof memory);
@@ -115,7 +115,7 @@ mr_status alloc_grow_now(void *items, size_t *room, size_t need, size_t size) {
 }
 
 void alloc_expect_large(void) {
-    const size_t size = ((size_t)32 << 20) - ((size_t)64 << 10); /* the largest that glibc learns from */
+    const size_t size = ((size_t)32 << 20) - ((size_t)64 << 10); /* the largest size that raises glibc's limits */
     void *volatile block = malloc(size);                         /* volatile: else both calls are optimized away */
     free(block);
 }

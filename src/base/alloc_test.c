@@ -1,4 +1,4 @@
-/* alloc_test.c — memory that is had, memory that is not, and failures on order. */
+/* alloc_test.c — successful and failed allocations, and injected failures. */
 #include "base/alloc.h"
 
 #include <setjmp.h>
@@ -16,20 +16,20 @@
 #include "base/error.h"
 #include "tests/support/test_child.h"
 
-/* The sanitizers' allocators end the process on a size that malloc would refuse, unless they are told otherwise. */
+/* The sanitizers' allocators end the process on a size that malloc refuses, unless this option is set. */
 MR_API const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 MR_API const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
 
-/* More than there is, hidden from the compiler. */
+/* A size that no machine has, hidden from the compiler. */
 static size_t too_much(void) {
     volatile size_t size = SIZE_MAX / 4;
     return size;
 }
 
 static void internal_memory_is_always_had(void **state) {
-    volatile size_t none = 0; /* hidden from the compiler, which warns of it */
+    volatile size_t none = 0; /* hidden from the compiler, which warns about size 0 */
     char *a = xmalloc(none), *b = xcalloc(none, 7), *c = xcalloc(7, none);
     assert_true(a != NULL && b != NULL && c != NULL);
     a = xrealloc(a, 100);

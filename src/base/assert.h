@@ -1,7 +1,7 @@
 /* assert.h — assertions that stay on in release builds.
  *
- * MR_ASSERT stays on in release builds. It prints the expectation, its place and where to report it, then aborts.
- * Mistakes of the world (a peer, a file, a user's argument) are never asserted: it is a status. */
+ * MR_ASSERT prints the condition, its place and where to report it, then aborts. Errors from outside (a peer, a file, a
+ * user's argument) are never asserted: they are a status. */
 #pragma once
 
 #define MR_ASSERT(condition) \

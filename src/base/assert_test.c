@@ -1,4 +1,4 @@
-/* assert_test.c — a broken promise ends the process and says where. */
+/* assert_test.c — a failed assertion ends the process and prints its place. */
 #include "base/assert.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 #include "tests/support/test_child.h"
 
-static int quiet_fd; /* takes the children's stderr */
+static int quiet_fd; /* receives the children's stderr */
 
 static int breaks_a_promise(void *argument) {
     dup2(quiet_fd, STDERR_FILENO);

@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of `count` items of `size` bytes that are sorted, the index of the first that is not below the key; `count`: all are.
- * `compare` gives the sign of the key against an item, as for bsearch. */
+/* Index of the first item that is not below the key, in a sorted array of `count` items of `size` bytes; `count` if all
+ * items are below. `compare` gives the sign of the key against an item, as for bsearch. */
 static inline size_t binary_search_first(const void *key, const void *items, size_t count, size_t size,
                                          int (*compare)(const void *key, const void *item)) {
     size_t low = 0, high = count;
@@ -18,7 +18,7 @@ static inline size_t binary_search_first(const void *key, const void *items, siz
     return low;
 }
 
-/* The item with this key; NULL: there is none. Not const, as for bsearch. */
+/* The item with this key, or NULL. Not const, as for bsearch. */
 static inline void *binary_search_find(const void *key, const void *items, size_t count, size_t size,
                                        int (*compare)(const void *key, const void *item)) {
     size_t at = binary_search_first(key, items, count, size, compare);
@@ -26,7 +26,7 @@ static inline void *binary_search_find(const void *key, const void *items, size_
     return at < count && compare(key, item) == 0 ? (void *)(uintptr_t)item : NULL;
 }
 
-/* `compare` of items that begin with their key. */
+/* `compare` functions for items that begin with their key. */
 static inline int binary_search_u32(const void *key, const void *item) {
     uint32_t wanted = *(const uint32_t *)key, found = *(const uint32_t *)item;
     return (wanted > found) - (wanted < found);

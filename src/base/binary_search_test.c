@@ -1,4 +1,4 @@
-/* binary_search_test.c — the first that is not below the key, whatever is there. */
+/* binary_search_test.c — the first item not below the key, in random sorted arrays. */
 #include "base/binary_search.h"
 
 #include <setjmp.h>

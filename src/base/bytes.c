@@ -68,7 +68,8 @@ void buffer_consume(buffer *buffer, size_t count) {
 
 void buffer_clear(buffer *buffer) { buffer->size = 0; }
 
-/* Nothing lies somewhere too: then NULL from a reader always means that it failed, and no arithmetic meets NULL. */
+/* Empty input has a non-NULL address too: NULL from a reader always means failure, and no pointer arithmetic uses NULL.
+ * */
 reader reader_of(const void *data, size_t size) {
     static const uint8_t nothing;
     const uint8_t *at = data == NULL ? &nothing : data;

@@ -1,9 +1,9 @@
-/* bytes.h — spans, buffers, and readers and writers that cannot leave them.
+/* bytes.h — spans, buffers, and bounds-checked readers and writers.
  *
- * Numbers are little-endian and need no alignment. A reader or writer that meets its end does nothing from then on and
- * stays `failed`: code reads a whole structure and asks once, at the end. A failed reader returns 0 and NULL and has no
- * bytes left, so a loop over its remaining bytes ends. Small reads and writes are inline: messages are made of them.
- */
+ * Numbers are little-endian and need no alignment. A reader or writer that reaches its end does nothing from then on
+ * and stays `failed`: code reads a whole structure and checks `failed` once, at the end. A failed reader returns 0 and
+ * NULL and has no bytes left, so a loop over its remaining bytes ends. Small reads and writes are inline, because
+ * messages consist of them. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,19 +21,19 @@ typedef struct span { /* borrowed bytes */
 
 static inline span span_of(const void *data, size_t size) { return (span){.data = data, .size = size}; }
 
-/* Copies `size` bytes, a multiple of 8, word by word: for bytes that were written word by word just now. A processor
- * that loads as one what it has stored as two waits until both have gone to the cache, and all that was stored
- * before. */
+/* Copies `size` bytes, a multiple of 8, word by word: for bytes that were just written word by word. A wide load of
+ * bytes that several narrower stores wrote waits until those stores, and all stores before them, have reached the
+ * cache. */
 static inline void bytes_copy_words(void *to, const void *from, size_t size) {
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const uint8_t *)from + at, sizeof word);
         memcpy((uint8_t *)to + at, &word, sizeof word);
-        __asm__ volatile("" ::: "memory"); /* or the compiler makes wider words of them */
+        __asm__ volatile("" ::: "memory"); /* without it the compiler merges words into wider ones */
     }
 }
 
-/* A growing buffer with a limit. Zero-initialized with a limit it is empty and ready. */
+/* A growing buffer with a limit. A zero-initialized buffer with a limit is empty and ready. */
 typedef struct buffer {
     uint8_t *data; /* owned */
     size_t size, capacity;
@@ -43,10 +43,10 @@ typedef struct buffer {
 void buffer_init(buffer *buffer, size_t limit);
 void buffer_fini(buffer *buffer); /* empty and ready again, with the same limit */
 
-/* All leave the buffer as it was when they fail: MR_TOO_LARGE, MR_NOMEM. */
-MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* room for `more` after size */
+/* All three leave the buffer unchanged when they fail: MR_TOO_LARGE, MR_NOMEM. */
+MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* for `more` bytes after size */
 MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); /* data lies outside the buffer */
-MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* needs room for the text's end too */
+MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* `format` needs room for its NUL */
     __attribute__((format(printf, 2, 3)));
 
 void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves the rest */
@@ -57,11 +57,11 @@ typedef struct reader {
     bool failed;
 } reader;
 
-reader reader_of(const void *data, size_t size); /* borrowed while it is read */
+reader reader_of(const void *data, size_t size); /* the bytes are borrowed while the reader is used */
 span reader_span32(reader *reader);              /* a u32 length, then that many bytes; borrowed */
 
-/* A u8 length, then that many bytes, none of them NUL: as text of at most `room` bytes with its NUL. False, and failed:
- * there is no such text. */
+/* Reads a u8 length and that many bytes without NUL into `text`, which has `room` bytes, and appends a NUL. Returns
+ * false and sets `failed` if the text is malformed or too long. */
 bool reader_text8(reader *reader, char *text, size_t room);
 
 static inline size_t reader_left(const reader *reader) { return (size_t)(reader->end - reader->at); }
@@ -84,12 +84,12 @@ typedef struct writer {
     bool failed;
 } writer;
 
-writer writer_of(void *data, size_t size); /* borrowed while it is written */
+writer writer_of(void *data, size_t size); /* the memory is borrowed while the writer is used */
 void writer_span32(writer *writer, span bytes);
-void writer_text8(writer *writer, const char *text); /* of at most 255 bytes, else it fails */
+void writer_text8(writer *writer, const char *text); /* fails for a text of more than 255 bytes */
 
 static inline size_t writer_size(const writer *writer) { return (size_t)(writer->at - writer->start); } /* written */
-/* Size of all that was to be written: a writer without room, writer_of(NULL, 0), measures an encoding. */
+/* Size of all bytes that were to be written: a writer without room, writer_of(NULL, 0), measures an encoding. */
 static inline size_t writer_needs(const writer *writer) { return writer_size(writer) + writer->missing; }
 
 static inline void writer_bytes(writer *writer, const void *data, size_t size) {
@@ -120,7 +120,7 @@ BYTES_NUMBER(u64, uint64_t)
 BYTES_NUMBER(f64, double)
 #undef BYTES_NUMBER
 
-/* A byte that is 0 or 1; another one fails. */
+/* A byte that is 0 or 1; any other value fails. */
 static inline bool reader_flag(reader *reader) {
     uint8_t value = reader_u8(reader);
     reader->failed = reader->failed || value > 1;

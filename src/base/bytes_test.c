@@ -1,4 +1,4 @@
-/* bytes_test.c — buffers keep their limit, readers and writers keep their bounds. */
+/* bytes_test.c — limits of buffers, bounds of readers and writers. */
 #include "base/bytes.h"
 
 #include <math.h>
@@ -76,12 +76,12 @@ static void print_appends_text(void **state) {
     buffer buffer = {.limit = 700};
     assert_int_equal(buffer_print(&buffer, "%s=%d", "a", 5), MR_OK);
     assert_int_equal(buffer_print(&buffer, "%s", ""), MR_OK);
-    assert_int_equal(buffer_print(&buffer, ";%0500d", 7), MR_OK); /* more than the first room */
+    assert_int_equal(buffer_print(&buffer, ";%0500d", 7), MR_OK); /* longer than the first capacity */
     assert_int_equal(buffer.size, 504);
     assert_memory_equal(buffer.data, "a=5;000", 7);
     assert_int_equal(buffer.data[503], '7');
     struct buffer before = buffer;
-    assert_int_equal(buffer_print(&buffer, "%0196d", 7), MR_TOO_LARGE); /* no room for its end */
+    assert_int_equal(buffer_print(&buffer, "%0196d", 7), MR_TOO_LARGE); /* no room for the terminating NUL */
     assert_memory_equal(&buffer, &before, sizeof buffer);
     assert_int_equal(buffer_print(&buffer, "%0195d", 7), MR_OK);
     buffer_fini(&buffer);
@@ -90,7 +90,7 @@ static void print_appends_text(void **state) {
     assert_int_equal(buffer.size, 0);
 }
 
-/* Every allocation fails once; the buffer is as before, and the next try works. */
+/* Each allocation fails once; the buffer is unchanged, and the next try succeeds. */
 static void a_buffer_survives_failing_allocations(void **state) {
     rng rng;
     rng_init(&rng, 5);
@@ -165,7 +165,7 @@ static void a_reader_at_its_end_fails_for_good(void **state) {
     assert_int_equal(reader_u16(&reader), 0x0201);
     assert_int_equal(reader_u16(&reader), 0);
     assert_true(reader.failed);
-    assert_int_equal(reader_left(&reader), 0); /* a loop over what is left ends */
+    assert_int_equal(reader_left(&reader), 0); /* a loop over the remaining bytes ends */
     assert_int_equal(reader_u8(&reader), 0);
     assert_null(reader_bytes(&reader, 0));
     assert_null(reader_span32(&reader).data);
@@ -191,7 +191,7 @@ static void a_writer_at_its_end_fails_for_good(void **state) {
     writer_u16(&writer, 0x0201);
     writer_u32(&writer, 7);
     assert_true(writer.failed);
-    writer_u8(&writer, 7); /* would fit, but comes after what did not */
+    writer_u8(&writer, 7); /* would fit, but follows a write that failed */
     assert_int_equal(writer_size(&writer), 2);
     assert_memory_equal(bytes, ((uint8_t[]){1, 2, 9, 9}), 4);
 
@@ -209,7 +209,7 @@ static void spans_carry_their_length(void **state) {
     writer_span32(&writer, span_of(NULL, 0));
     assert_int_equal(writer_size(&writer), 13);
 
-    for (size_t size = 0; size < 13; size++) { /* every cut is noticed */
+    for (size_t size = 0; size < 13; size++) { /* truncation at every length fails */
         reader cut = reader_of(bytes, size);
         reader_span32(&cut);
         reader_span32(&cut);
@@ -222,7 +222,7 @@ static void spans_carry_their_length(void **state) {
     assert_memory_equal(hello.data, "hello", 5);
     assert_int_equal(empty.size, 0);
 
-    memset(bytes, 0xff, 4); /* a length that lies */
+    memset(bytes, 0xff, 4); /* a length larger than the input */
     reader = reader_of(bytes, 13);
     assert_null(reader_span32(&reader).data);
     assert_true(reader.failed);
@@ -248,9 +248,9 @@ static void texts_carry_their_length(void **state) {
     reader = reader_of(bytes, 7);
     assert_false(reader_text8(&reader, text, 5));
     assert_true(reader.failed);
-    reader = reader_of(bytes, 4); /* cut */
+    reader = reader_of(bytes, 4); /* truncated */
     assert_false(reader_text8(&reader, text, sizeof text));
-    bytes[2] = 0; /* a text ends before it ends */
+    bytes[2] = 0; /* a NUL inside the text */
     reader = reader_of(bytes, 7);
     assert_false(reader_text8(&reader, text, sizeof text));
     memset(longest, 'x', sizeof longest);

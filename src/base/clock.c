@@ -56,7 +56,8 @@ typedef struct instant {
     uint64_t ticks;
 } instant;
 
-/* Both clocks at one moment: being interrupted between the two would spoil the rate, so a slow pair is read again. */
+/* Reads both clocks at one moment. An interruption between the two reads would spoil the rate, so a slow pair is read
+ * again. */
 static instant read_both(void) {
     instant now;
     int64_t took_ns;
@@ -84,7 +85,7 @@ double clock_ticks_per_us(void) {
     return (double)frequency / 1e6;
 #elif defined(__x86_64__)
     static _Atomic double
-        measured; /* a constant of the machine: two threads that measure at once store as good a one */
+        measured; /* a constant of the machine: two threads that measure at once store equally good values */
     double rate = atomic_load_explicit(&measured, memory_order_relaxed);
     if (rate == 0) {
         rate = measure_ticks_per_us();

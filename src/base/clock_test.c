@@ -1,4 +1,4 @@
-/* clock_test.c — the machine's clocks, the virtual one, and deadlines. */
+/* clock_test.c — real and virtual clocks, and deadlines. */
 #include "base/clock.h"
 
 #include <setjmp.h>
@@ -24,12 +24,12 @@ static void real_time_goes_on(void **state) {
     while (clock_ns() == before_ns) continue;
     assert_true(clock_wall_us(clock) / 1000000 >= (int64_t)time(NULL) - 60);
     assert_true(clock_wall_us(clock) / 1000000 <= (int64_t)time(NULL) + 60);
-    assert_true(clock_ns() / 1000 - clock_now_us(clock) < 60000000); /* one clock in two units */
+    assert_true(clock_ns() / 1000 - clock_now_us(clock) < 60000000); /* the same clock in two units */
     assert_true(clock_now_us(clock) - clock_ns() / 1000 < 60000000);
 }
 
-/* Over a stretch of at least 20 ms the ticks tell the same time as the clock. Being interrupted between the two reads
- * spoils a measurement, never makes it right: one good one of many is asked for. */
+/* Over at least 20 ms the ticks agree with the clock. An interruption between the two reads spoils a measurement but
+ * never makes a wrong rate look right, so one good measurement of many suffices. */
 static void ticks_tell_the_time(void **state) {
     double rate = clock_ticks_per_us();
     assert_true(rate > 0 && rate == clock_ticks_per_us());
@@ -51,7 +51,7 @@ static void virtual_time_stands_until_it_is_moved(void **state) {
     virtual_clock_advance(&virtual, 100);
     virtual_clock_advance(&virtual, 250);
     assert_int_equal(clock_now_us(clock), 250);
-    virtual.wall_offset_us -= 6000; /* somebody sets the clock of the system */
+    virtual.wall_offset_us -= 6000; /* the system's wall clock is set */
     assert_int_equal(clock_now_us(clock), 250);
     assert_int_equal(clock_wall_us(clock), -750);
 }

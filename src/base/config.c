@@ -27,7 +27,7 @@ typedef struct unit {
     int64_t size;
 } unit;
 
-/* The largest first, the unit of a bare number last. */
+/* Largest unit first; the unit of a bare number last. */
 static const unit units_of_bytes[] = {{"G", CONFIG_G(1)}, {"M", CONFIG_M(1)}, {"k", CONFIG_K(1)}, {"", 1}, {NULL, 0}};
 static const unit units_of_time[] = {{"s", CONFIG_S(1)}, {"ms", 1000}, {"us", 1}, {"", 1}, {NULL, 0}};
 static const unit units_of_none[] = {{"", 1}, {NULL, 0}};
@@ -36,7 +36,7 @@ static const unit *units_of(config_kind kind) {
     return kind == CONFIG_BYTES ? units_of_bytes : kind == CONFIG_DURATION ? units_of_time : units_of_none;
 }
 
-/* Digits, then a unit, and nothing else; false if it is anything else or does not fit. */
+/* Digits, then a unit. Returns false for any other text and for a number that does not fit. */
 static bool parse_number(const char *text, const unit *units, int64_t *out) {
     size_t digits = strspn(text, "0123456789");
     int64_t number = 0;
@@ -60,7 +60,7 @@ static bool parse_bool(const char *text, int64_t *out) {
     return false;
 }
 
-/* Where the nth choice stands and how long it is; false behind the last. */
+/* Position and length of the nth choice; false if there are fewer choices. */
 static bool choice_at(const char *choices, int64_t nth, const char **at, size_t *length) {
     for (*at = choices;; *at += *length + 1) {
         *length = strcspn(*at, "|");
@@ -104,7 +104,7 @@ static bool parse(const config_option *option, const char *text, config_value *o
     MR_UNREACHABLE();
 }
 
-/* The user's text, made harmless for a terminal and not too long. */
+/* The user's text, escaped for a terminal and shortened. */
 static const char *shown(const char *text, size_t length, char out[64]) {
     size_t taken, used = json_escape(span_of(text, length), false, (uint8_t *)out, 56, &taken);
     strcpy(out + used, taken < length ? "…" : "");
@@ -212,7 +212,7 @@ static bool is_name(const char *name, const char *text, size_t length) {
 
 enum { NAME_MAX_COMPARED = 48 };
 
-/* How many letters must be changed, put in or left out to make one name of the other (Levenshtein), row by row. */
+/* Levenshtein distance of two names, computed row by row. */
 static size_t distance(const char *a, size_t a_length, const char *b) {
     size_t b_length = strlen(b), row[NAME_MAX_COMPARED + 1];
     if (a_length > NAME_MAX_COMPARED) a_length = NAME_MAX_COMPARED;
@@ -249,7 +249,7 @@ static const config_option *find(const char *text, size_t length, bool as_variab
     return NULL;
 }
 
-/* Fails for a name that an earlier version had, with its successor. */
+/* Fails for a name of an earlier version; the error states the present name. */
 static mr_status check_renamed(const char *text, size_t length) {
     static const char *const renamed[][2] = {{"spill_folder", "spill_dir"},
                                              {PREFIX "SPILL_FOLDER", PREFIX "SPILL_DIR"}};
@@ -268,7 +268,7 @@ static void load_defaults(config *config) {
     }
 }
 
-/* Of a variable that is there twice the first one counts, as for getenv. */
+/* If a variable appears twice, the first counts, as for getenv. */
 static mr_status load_environment(config *config, const char *const *environment) {
     for (; environment != NULL && *environment != NULL; environment++) {
         const char *equals = strchr(*environment, '=');
@@ -297,7 +297,7 @@ static mr_status load_setting(config *config, const char *setting) {
     return status == MR_OK ? MR_OK : error_wrap(status, "option %s", option->name);
 }
 
-/* Values that are allowed singly, and not together. */
+/* Rejects values that are allowed individually but not in combination. */
 static mr_status check_together(const config *config) {
     if (config->ring_bytes > config->ring_bytes_max)
         return error_set(MR_INVALID, "ring_bytes is %lld, which exceeds ring_bytes_max (%lld)",
@@ -307,7 +307,7 @@ static mr_status check_together(const config *config) {
 
 mr_status config_load(const char *const *settings, const char *const *environment, config *out) {
     config config;
-    memset(&config, 0, sizeof config); /* padding too: two configs can be compared */
+    memset(&config, 0, sizeof config); /* clears the padding too, so that two configs can be compared with memcmp */
     load_defaults(&config);
     MR_TRY(load_environment(&config, environment));
     for (; settings != NULL && *settings != NULL; settings++) MR_TRY(load_setting(&config, *settings));
@@ -316,7 +316,7 @@ mr_status config_load(const char *const *settings, const char *const *environmen
     return MR_OK;
 }
 
-/* Variables of ours that are no options: for tests. */
+/* Whether this MINIRAY_ variable is no option but one for tests. */
 static bool is_other_variable(const char *text, size_t length) {
     static const char tests[] = PREFIX "TEST_";
     return is_name(PREFIX "FAILPOINT", text, length) || strncmp(text, tests, sizeof tests - 1) == 0;

@@ -1,13 +1,14 @@
 /* config.h — table of every option, its parser and its errors.
  *
- * The table below is the only place that knows an option's name, its environment variable, its allowed values and its
- * default: the struct, the parser, the errors, `miniray config` and its documentation are made from it.
+ * The table below is the only definition of an option's name, its environment variable, its allowed values and its
+ * default: the struct, the parser, the errors, `miniray config` and its documentation are generated from it.
+ * Precedence:
  *
  *     the program (name=value)  >  the environment (MINIRAY_NAME)  >  the default
  *
- * Numbers are whole. Bytes take k, M or G (times 1024 each), durations us, ms or s; without one the unit is that of the
- * name. A value that is not allowed is an error, wherever it comes from, also if another source would win: a typing
- * error does not wait for the day it matters. */
+ * Numbers are whole. Bytes take the suffixes k, M and G (powers of 1024), durations us, ms and s; a number without a
+ * suffix has the unit in the option's name. An invalid value in any source is an error, even if another source takes
+ * precedence. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +16,8 @@
 
 #include "miniray/status.h"
 
-/* X(name, VARIABLE after MINIRAY_, KIND, default, least, most, choices, doc). Choices are numbered from 0 as they
- * stand; for a string `most` is its longest length in bytes. */
+/* X(name, VARIABLE after MINIRAY_, KIND, default, least, most, choices, doc). Choices are numbered from 0 in the order
+ * listed; for a string `most` is its maximum length in bytes. */
 #define CONFIG_LIST(X)                                                                                                 \
     X(log_level, LOG_LEVEL, CHOICE, "warn", 0, 0, "error|warn|info|debug", "lowest severity that is logged")           \
     X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                       \
@@ -67,22 +68,22 @@ enum {
 
 typedef enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_ENVIRONMENT, CONFIG_FROM_PROGRAM } config_source;
 
-typedef struct config { /* plain: copied and compared as it is; nothing to free */
+typedef struct config { /* plain data: copied and compared bytewise; nothing to free */
 #define X(name, variable, kind, ...) CONFIG_FIELD_##kind(name)
     CONFIG_LIST(X)
 #undef X
     config_source source[CONFIG_COUNT];
 } config;
 
-/* `settings` are "name=value" in a list that NULL ends, a later one beats an earlier one; `environment` is as environ.
- * Both are borrowed for the call and may be NULL. MR_INVALID: the error names the option, its value and the allowed
- * ones. */
+/* `settings` is a NULL-terminated list of "name=value"; a later setting overrides an earlier one. `environment` has the
+ * format of environ. Both are borrowed for the call and may be NULL. MR_INVALID: the error names the option, its value
+ * and the allowed values. */
 MR_MUST mr_status config_load(const char *const *settings, const char *const *environment, config *out);
 
-/* Logs a warning for each variable MINIRAY_… that is no option, with the nearest one that is. */
+/* Logs a warning for each variable MINIRAY_… that is no option, with the most similar option. */
 void config_warn_unknown(const char *const *environment);
 
-/* Settings of the whole process: the log's level and form. */
+/* Applies the process-wide settings: level and format of the log. */
 void config_apply(const config *config);
 
 /* ---- The table as data. */
@@ -99,14 +100,14 @@ typedef struct config_option {
 extern const config_option config_options[CONFIG_COUNT];
 
 typedef struct config_value {
-    int64_t number; /* of a choice its place, of a bool 0 or 1; of a string its length */
+    int64_t number; /* index of a choice, 0 or 1 of a bool, length of a string */
     char text[CONFIG_STRING_MAX + 1];
 } config_value;
 
 /* Pure. MR_INVALID: the error names the text and the allowed values. */
 MR_MUST mr_status config_parse(const config_option *option, const char *text, config_value *out);
 
-/* The shortest text that config_parse reads to the same value. */
+/* The shortest text that config_parse reads as the same value. */
 const char *config_value_text(const config_option *option, const config_value *value, char out[CONFIG_TEXT_SIZE]);
 
 /* "bytes from 4k to 1G, such as 4096, 16k, 256M or 64G" */

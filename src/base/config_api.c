@@ -38,7 +38,7 @@ mr_status mr_config_each(const char *const *settings, mr_config_fn *fn, void *ar
     return MR_OK;
 }
 
-/* Numbers as numbers, in the unit of the name. */
+/* Writes numbers as JSON numbers, in the unit of the option's name. */
 static void put_value(json *json, const config_option *option, const config_value *value) {
     char text[CONFIG_TEXT_SIZE];
     if (option->kind == CONFIG_BOOL)

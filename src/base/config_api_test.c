@@ -17,7 +17,7 @@ static int clear_environment(void **state) { return clearenv(); }
 
 typedef struct seen {
     size_t count;
-    const char *wanted; /* name */
+    const char *wanted; /* name of the option to look for */
     char value[64], source[16], initial[64];
 } seen;
 

@@ -21,7 +21,7 @@ static void the_table_is_sound(void **state) {
         config_value value;
         char text[CONFIG_TEXT_SIZE];
         assert_int_equal(config_parse(option, option->initial, &value), MR_OK);
-        assert_string_equal(config_value_text(option, &value, text), option->initial); /* in its shortest form */
+        assert_string_equal(config_value_text(option, &value, text), option->initial); /* the shortest form */
         assert_true(option->least <= option->most);
         assert_int_equal(strncmp(option->variable, "MINIRAY_", 8), 0);
         for (const char *at = option->variable + 8, *name = option->name; *at != '\0' || *name != '\0'; at++, name++)
@@ -136,7 +136,7 @@ static void strings_are_bounded_and_plain(void **state) {
     const config_option *long_one = OPTION(STRING, 0, CONFIG_STRING_MAX, "");
     longest[CONFIG_STRING_MAX + 1] = '\0';
     REFUSED(long_one, longest);
-    REFUSED(OPTION(STRING, 0, 1000, ""), longest); /* whatever the table says, it must fit */
+    REFUSED(OPTION(STRING, 0, 1000, ""), longest); /* the limit of the struct holds whatever the table allows */
     longest[CONFIG_STRING_MAX] = '\0';
     assert_value(long_one, longest, CONFIG_STRING_MAX, longest);
     assert_value(long_one, "", 0, "");
@@ -182,9 +182,9 @@ static void the_program_beats_the_environment_beats_the_default(void **state) {
                                       "MINIRAY_LOG_JSON=on", "MINIRAY_LOG_LEVEL=error", "MINIRAY_ARENA_BYTES=1G"),
                                  &config),
                      MR_OK);
-    assert_int_equal(config.spin_us, 2000); /* the later setting */
+    assert_int_equal(config.spin_us, 2000); /* the later setting overrides */
     assert_string_equal(config.spill_dir, "none");
-    assert_int_equal(config.log_level, LOG_DEBUG); /* the first of two, as getenv sees it */
+    assert_int_equal(config.log_level, LOG_DEBUG); /* the first of two variables, as for getenv */
     assert_true(config.log_json);
     assert_int_equal(config.arena_bytes, 1 << 30);
     assert_int_equal(config.source[CONFIG_AT_spin_us], CONFIG_FROM_PROGRAM);
@@ -244,7 +244,7 @@ static void errors_name_the_option_the_value_and_what_is_allowed(void **state) {
     assert_load_fails(LIST("spin_us"), NULL, "the option 'spin_us' has no value: expected name=value");
     assert_load_fails(LIST(""), NULL, "the option '' has no value: expected name=value");
     assert_load_fails(LIST("ring_bytes=8M"), NULL, "ring_bytes is 8388608, which exceeds ring_bytes_max (4194304)");
-    /* A typing error in the environment is told although the program's word would win. */
+    /* A typing error in the environment is reported although the program's setting takes precedence. */
     assert_load_fails(LIST("log_level=info"), LIST("MINIRAY_LOG_LEVEL=loud"),
                       "MINIRAY_LOG_LEVEL: 'loud' is not allowed: expected error, warn, info or debug");
 }

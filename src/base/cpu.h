@@ -21,26 +21,26 @@ static inline void cpu_fence(void) {
 #endif
 }
 
-/* Asks for the cache line of `at`, to write to it soon. Any address will do: nothing is touched. */
+/* Requests ownership of the cache line at `at` for an early write. Any address is allowed: memory is not accessed. */
 static inline void cpu_prefetch_write(const void *at) {
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)at)); /* a no-op where the CPU does not know it */
+    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)at)); /* a no-op on CPUs without it */
 #else
     __builtin_prefetch(at, 1);
 #endif
 }
 
-/* Another CPU will want the cache line of `at`, which was just written: it goes to the cache that both share, where the
- * other one finds it sooner than here. Costs a writer that goes on writing there more than it saves. */
+/* Moves the cache line at `at`, just written and soon read by another CPU, to the cache that both share, where the
+ * other CPU finds it sooner. If the writer keeps writing to the line, this costs more than it saves. */
 static inline void cpu_hand_over(const void *at) {
 #if defined(__x86_64__)
-    __asm__ volatile("cldemote %0" ::"m"(*(const char *)at)); /* likewise a no-op, then */
+    __asm__ volatile("cldemote %0" ::"m"(*(const char *)at)); /* a no-op on CPUs without it */
 #else
     (void)at;
 #endif
 }
 
-/* Hints that this is a waiting loop. */
+/* Tells the CPU that this is a spin loop. */
 static inline void cpu_relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -49,7 +49,7 @@ static inline void cpu_relax(void) {
 #endif
 }
 
-/* This thread: a number that no other one of this process has while it lives. One load. */
+/* A number that identifies this thread among the live threads of the process. One load. */
 static inline uintptr_t cpu_thread(void) {
     uintptr_t thread;
 #if defined(__x86_64__)
@@ -62,19 +62,19 @@ static inline uintptr_t cpu_thread(void) {
     return thread;
 }
 
-/* The CPU that this thread runs on: one load where the kernel keeps it up to date for us (rseq). */
+/* The CPU that this thread runs on: one load where the kernel maintains it in memory (rseq). */
 static inline uint32_t cpu_current(void) {
 #if defined(RSEQ_SIG) && (defined(__x86_64__) || defined(__aarch64__))
     if (__rseq_size != 0) {
         const struct rseq *area = (const struct rseq *)(cpu_thread() + (uintptr_t)__rseq_offset);
         int32_t cpu = (int32_t)__atomic_load_n(&area->cpu_id, __ATOMIC_RELAXED);
-        if (__builtin_expect(cpu >= 0, 1)) return (uint32_t)cpu; /* below: this thread has none */
+        if (__builtin_expect(cpu >= 0, 1)) return (uint32_t)cpu; /* negative: this thread has no rseq area */
     }
 #endif
     return (uint32_t)sched_getcpu();
 }
 
-/* The CPUs that this process may run on; at least one. */
+/* Number of CPUs that this process may run on; at least 1. */
 static inline uint32_t cpu_count(void) {
     cpu_set_t allowed;
     int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;

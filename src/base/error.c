@@ -30,7 +30,7 @@ const char *mr_status_text(mr_status status) {
     return is_known(status) ? statuses[status].text : "a status that this version does not know";
 }
 
-/* At most `room` bytes of the text, without half a character at the end. */
+/* Length of the text, at most `room` bytes, without a partial UTF-8 character at the end. */
 static size_t length_cut(const char *text, size_t room) {
     size_t length = strnlen(text, room + 1);
     if (length <= room) return length;
@@ -38,8 +38,8 @@ static size_t length_cut(const char *text, size_t room) {
     return length;
 }
 
-/* Keeps "text: reason". Neither may push the other out: when both are long, each gets half. The arguments may have been
- * made from the present text, so they are copies by now. */
+/* Stores "text: reason". When both are long, each gets half. The arguments may have been made from the stored text, so
+ * callers pass copies. */
 static void keep(const char *text, const char *reason) {
     size_t room = ERROR_TEXT_MAX - 1, reason_length = 0;
     if (reason != NULL) {
@@ -58,7 +58,7 @@ static void keep(const char *text, const char *reason) {
     last_error[length] = '\0';
 }
 
-/* One byte more than is kept, so that keep() sees that there was more and cuts between two characters. */
+/* One byte longer than the stored text, so that keep() detects truncation and cuts between two characters. */
 #define FORMAT_TEXT(text, format)                    \
     char text[ERROR_TEXT_MAX + 1];                   \
     va_list arguments;                               \
@@ -67,7 +67,7 @@ static void keep(const char *text, const char *reason) {
     va_end(arguments)
 
 mr_status error_set(mr_status status, const char *format, ...) {
-    if (strchr(format, '%') == NULL) { /* as of a wait that was not long enough, which is no failure */
+    if (strchr(format, '%') == NULL) { /* a constant text, as for a wait that timed out, which is no failure */
         keep(format, NULL);
         return status;
     }
@@ -88,8 +88,8 @@ mr_status error_status(int number) {
     }
 }
 
-/* The resource that ran out, if it has a limit, and how to raise it. EAGAIN comes from starting processes and
- * threads. */
+/* Appends the exhausted resource, if it has a limit, and how to raise the limit. EAGAIN is the error of starting
+ * processes and threads. */
 static void name_limit(int number, char *text, size_t size) {
     static const struct {
         int number, resource;

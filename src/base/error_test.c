@@ -62,7 +62,7 @@ static void errno_becomes_a_status_and_a_reason(void **state) {
     }
 }
 
-/* Who may start no more processes is told how many that are. */
+/* The error of a process that cannot start more processes states the limit. */
 static void a_limit_is_named(void **state) {
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NPROC, &limit), 0);
@@ -83,7 +83,7 @@ static void wrap_puts_what_in_front(void **state) {
     assert_string_equal(mr_last_error(), "join: not done in time");
 }
 
-/* An error that is made from the last error must not read what it writes. */
+/* The last error may be an argument of the error that replaces it. */
 static void the_last_error_may_be_an_argument(void **state) {
     error_set(MR_IO, "disk full");
     error_set(MR_IO, "cannot write: %s (%s)", mr_last_error(), mr_last_error());
@@ -100,18 +100,18 @@ static void long_texts_are_cut(void **state) {
     error_set(MR_IO, "%s", text);
     assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);
 
-    errno = ENOENT; /* the reason outlives a text that is too long */
+    errno = ENOENT; /* the reason is kept when the text is too long */
     error_errno("%s", text);
     assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);
     assert_string_equal(strchr(mr_last_error(), ':'), ": No such file or directory");
 
-    error_set(MR_IO, "%s", text); /* two texts that are too long get half each */
+    error_set(MR_IO, "%s", text); /* of two texts that are too long each gets half */
     error_wrap(MR_IO, "b%s", text);
     const char *colon = strchr(mr_last_error(), ':');
     assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);
     assert_in_range(colon - mr_last_error(), ERROR_TEXT_MAX / 2 - 3, ERROR_TEXT_MAX / 2 + 3);
 
-    error_set(MR_IO, "%s", text); /* a short one leaves the rest to the other */
+    error_set(MR_IO, "%s", text); /* a short text leaves its unused half to the other */
     error_wrap(MR_IO, "c");
     assert_memory_equal(mr_last_error(), "c: aaa", 6);
     assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);

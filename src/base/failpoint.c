@@ -14,7 +14,7 @@ enum { ACTION_NONE, ACTION_KILL, ACTION_ERROR, ACTION_STOP, ACTION_EXIT, ACTION_
 
 static const char *const action_names[ACTION_COUNT] = {"none", "kill", "error", "stop", "exit"};
 
-/* The linker sets these to the ends of the section; weak, because a program may hold no site at all. */
+/* The linker sets these symbols to the ends of the section; weak, because a program may have no site. */
 extern failpoint *const __start_failpoints[] __attribute__((weak, visibility("hidden")));
 extern failpoint *const __stop_failpoints[] __attribute__((weak, visibility("hidden")));
 
@@ -27,7 +27,7 @@ const failpoint *failpoint_at(size_t index) {
     return __start_failpoints[index];
 }
 
-/* True for the one visit, among all threads, that brings the countdown to 0. */
+/* True for the one visit, among all threads, that decrements the countdown to 0. */
 static bool is_due(failpoint *point) {
     uint32_t left = atomic_load_explicit(&point->countdown, memory_order_acquire);
     while (left != 0)
@@ -43,7 +43,7 @@ bool failpoint_visit(failpoint *point) {
     switch (atomic_load_explicit(&point->action, memory_order_relaxed)) {
     case ACTION_KILL:
         kill(getpid(), SIGKILL);
-        for (;;) pause(); /* the signal is on its way: nothing after this line may happen */
+        for (;;) pause(); /* the signal is pending: nothing after this line may run */
     case ACTION_STOP: kill(getpid(), SIGSTOP); return false;
     case ACTION_EXIT: _exit(FAILPOINT_EXIT_STATUS);
     case ACTION_ERROR: return true;
@@ -51,7 +51,7 @@ bool failpoint_visit(failpoint *point) {
     }
 }
 
-typedef struct order { /* a text, taken apart */
+typedef struct order { /* the parsed text */
     size_t name_length;
     int action;
     uint32_t nth;
@@ -63,7 +63,7 @@ static int action_of(const char *verb, size_t length) {
     return ACTION_NONE;
 }
 
-/* Digits only, 1 to 999,999,999; 0 if it is anything else. */
+/* A number of digits only, 1 to 999,999,999; 0 for any other text. */
 static uint32_t count_of(const char *digits) {
     size_t length = strspn(digits, "0123456789");
     return length == 0 || length > 9 || digits[length] != '\0' ? 0 : (uint32_t)strtoul(digits, NULL, 10);

@@ -1,4 +1,4 @@
-/* failpoint_test.c — failpoints are found, armed and hit where they are compiled in, and absent elsewhere. */
+/* failpoint_test.c — failpoints are found, armed and hit in builds with failpoints, and absent in others. */
 #include "base/failpoint.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ static const failpoint *find(const char *name, size_t *count) {
     *count = 0;
     for (size_t i = 0; i < failpoint_count(); i++) {
         const failpoint *point = failpoint_at(i);
-        assert_non_null(point); /* padding between the pointers would show here */
+        assert_non_null(point); /* a NULL would be padding between the pointers */
         assert_in_range(strlen(point->name), 1, 95);
         if (strcmp(point->name, name) == 0) found = point, (*count)++;
     }
@@ -130,7 +130,7 @@ static void stop_stops_until_it_is_continued(void **state) {
     assert_int_equal(test_child_wait(pid, 60000), 7);
 }
 
-/* A program that is started with the variable is armed before main. */
+/* A program that is started with the variable set is armed before main. */
 static int starts_again(void *text) {
     setenv("MINIRAY_FAILPOINT", text, 1);
     execl("/proc/self/exe", "failpoint-test", "--visit", (char *)NULL);

@@ -1,5 +1,5 @@
-/* futex_test.c — a word that changed is not slept on, a sleep ends in time, and a wake reaches a sleeper: also one that
- * has the word at another address. */
+/* futex_test.c — a wait on a changed word returns, a wait times out, and a wake reaches a waiter, also one in another
+ * mapping of the word. */
 #include "base/futex.h"
 
 #include <pthread.h>
@@ -33,7 +33,7 @@ static void a_sleep_ends_in_time(void **state) {
     }
 }
 
-/* Two threads take turns: the word is even in the first one's turn, odd in the other's. */
+/* Two threads alternate: the word is even in the first thread's turn, odd in the other's. */
 typedef struct turns {
     _Atomic uint32_t *word;
     futex_reach reach;

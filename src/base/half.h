@@ -3,10 +3,9 @@
  * fp16   1 sign, 5 exponent, 10 mantissa bits: up to 65,504, subnormals down to 2^-24
  * bf16   the upper half of an fp32
  *
- * Widening is exact. Narrowing rounds to the nearest, ties to even, as the hardware does; a number that is too large
- * becomes an infinity, and a NaN stays one, with the upper bits that it had. Every function is a few integer and float
- * operations without a branch, so that a plain loop over them becomes vector code on every machine, with the same bits
- * on each. */
+ * Widening is exact. Narrowing rounds to nearest, ties to even, as the hardware does; a number that is too large
+ * becomes an infinity, and a NaN stays a NaN with its upper bits. The functions have no branches, so that compilers
+ * vectorize a plain loop over them, with the same bits on every machine. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -45,7 +44,7 @@ static inline uint16_t half_to_fp16(float value) {
     uint32_t bits = half_bits(value), sign = (bits >> 16) & 0x8000;
     bits &= 0x7fffffff;
     uint32_t normal = (bits - (112u << 23) + 0xfff + ((bits >> 13) & 1)) >> 13;
-    uint32_t small = half_bits(half_value(bits) + 0.5f) - 0x3f000000; /* the addition does the rounding */
+    uint32_t small = half_bits(half_value(bits) + 0.5f) - 0x3f000000; /* the addition rounds */
     uint32_t large = bits > 0x7f800000 ? 0x7e00 | ((bits >> 13) & 0x3ff) : 0x7c00;
     uint32_t narrow = bits >= 0x47800000 ? large : bits < 0x38800000 ? small : normal;
     return (uint16_t)(narrow | sign);

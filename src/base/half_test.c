@@ -1,4 +1,4 @@
-/* half_test.c — every one of the 65,536 halves, against arithmetic that has no bit tricks in it. */
+/* half_test.c — all 65,536 halves, compared with plain arithmetic without bit operations. */
 #include "base/half.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-/* What the sixteen bits mean, by the definition. */
+/* The value of the sixteen bits, by the definition. */
 static double fp16_means(uint16_t half) {
     int exponent = (half >> 10) & 31, mantissa = half & 1023;
     double sign = half & 0x8000 ? -1 : 1;
@@ -43,7 +43,7 @@ static void every_bf16_comes_back(void **state) {
     }
 }
 
-/* Between two neighbours the nearer one; in the middle the even one. */
+/* Between two neighbours narrowing gives the nearer one; in the middle the even one. */
 static void rounds_between(uint16_t low, double low_means, double high_means, uint16_t (*narrow)(float)) {
     double middle = (low_means + high_means) / 2;
     assert_true((double)(float)middle == middle); /* the test's own arithmetic is exact */

@@ -1,5 +1,5 @@
-/* hash.h — FNV-1a hash of bytes, 64 bits, for texts that are looked up within a process. Not for keys that an
- * attacker may choose in order to collide: so a lookup compares the texts as well. */
+/* hash.h — FNV-1a hash of bytes, 64 bits, for texts that are looked up within a process. An attacker can construct
+ * collisions, so a lookup also compares the texts. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* hash_test.c — the published values of FNV-1a, in one piece and in several. */
+/* hash_test.c — the published values of FNV-1a, for whole and split input. */
 #include "base/hash.h"
 
 #include <setjmp.h>

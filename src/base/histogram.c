@@ -38,7 +38,7 @@ uint64_t histogram_sum(const histogram *histogram) {
     return atomic_load_explicit(&histogram->sum, memory_order_relaxed);
 }
 
-/* Records that come in between the two walks only end the second one earlier. */
+/* Values recorded between the two passes only end the second pass earlier. */
 uint64_t histogram_quantile(const histogram *histogram, double share) {
     MR_ASSERT(share >= 0 && share <= 1);
     uint64_t count = histogram_count(histogram), seen = 0;

@@ -1,4 +1,4 @@
-/* histogram_test.c — every value has its bucket, and the stated error holds. */
+/* histogram_test.c — every value has a bucket, and the stated error holds. */
 #include "base/histogram.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* A number of any magnitude: as many low bits as chance says. */
+/* A number of random magnitude: a random number of low bits. */
 static uint64_t any_magnitude(rng *rng) { return rng_next(rng) >> rng_below(rng, 64); }
 
 static void buckets_follow_the_values(void **state) {
@@ -22,7 +22,7 @@ static void buckets_follow_the_values(void **state) {
     for (uint64_t value = 0; value < 64; value++) assert_int_equal(histogram_bucket(value), value);
     assert_int_equal(histogram_bucket(65), 64);
     assert_int_equal(histogram_bucket(UINT64_MAX), HISTOGRAM_BUCKETS - 1);
-    for (int bit = 6; bit < 64; bit++) { /* a power of two begins a new bucket, the next one after all before it */
+    for (int bit = 6; bit < 64; bit++) { /* a power of two begins a new bucket */
         uint64_t power = UINT64_C(1) << bit;
         assert_int_equal(histogram_bucket(power), histogram_bucket(power - 1) + 1);
         assert_int_equal(histogram_bucket(power), (unsigned)(bit - 4) * 32);
@@ -65,10 +65,10 @@ enum { COUNT = 5000 };
 static void fill(rng *rng, int shape, uint64_t *values) {
     for (int i = 0; i < COUNT; i++) {
         if (shape == 0) values[i] = any_magnitude(rng);
-        if (shape == 1) values[i] = rng_below(rng, 1000000);                                 /* even */
-        if (shape == 2) values[i] = (uint64_t)(-1000 * log(1 - rng_unit(rng)));              /* waiting times */
-        if (shape == 3) values[i] = rng_chance(rng, 0.99) ? 100 : 1000000 + (uint64_t)i * 7; /* two humps */
-        if (shape == 4) values[i] = rng_below(rng, 40);                                      /* exact */
+        if (shape == 1) values[i] = rng_below(rng, 1000000);                                 /* uniform */
+        if (shape == 2) values[i] = (uint64_t)(-1000 * log(1 - rng_unit(rng)));              /* exponential */
+        if (shape == 3) values[i] = rng_chance(rng, 0.99) ? 100 : 1000000 + (uint64_t)i * 7; /* bimodal */
+        if (shape == 4) values[i] = rng_below(rng, 40);                                      /* exact buckets */
     }
 }
 
@@ -115,7 +115,7 @@ static void merged_is_as_recorded_together(void **state) {
         histogram_record(parts[i % 3], value);
         histogram_record(together, value);
     }
-    histogram_record(merged, 5); /* it adds, it does not replace */
+    histogram_record(merged, 5); /* merging adds and does not replace */
     histogram_record(together, 5);
     for (int i = 0; i < 3; i++) {
         uint64_t before = histogram_count(parts[i]);

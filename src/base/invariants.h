@@ -5,13 +5,12 @@
  *
  *  CHECK_INVARIANTS(store->by_slot.count, store_client_check(store));
  *
- * The first argument is the number of objects that the check looks at. With up to CHECK_SMALL of them the check runs
- * each time, with more of them every CHECK_EVERY-th time that a thread passes the place: a check that costs as much as
- * the module has objects must not decide how long a run takes.
+ * The first argument is the number of objects that the check visits. With up to CHECK_SMALL objects the check runs each
+ * time, with more objects every CHECK_EVERY-th time that a thread reaches the line, which bounds the time of a run.
  *
  * Checks run in the debug build (the sanitizer builds, which define MINIRAY_CHECKS) and in the simulator's build
- * (MINIRAY_MUTATIONS), which compiles the files that include this header again, as those with mutations. A run with a
- * mutation skips them: a mutation breaks a mechanism on purpose, and the simulator's checkers have to find that from
+ * (MINIRAY_MUTATIONS), which compiles the files that include this header again, like those with mutations. A run with a
+ * mutation skips them: a mutation breaks a mechanism on purpose, and the simulator's checkers must find the error from
  * outside. In all other builds the macro is empty. Only .c files include this header. */
 #pragma once
 #include <stddef.h>

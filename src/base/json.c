@@ -13,7 +13,7 @@
 static bool is_control(span character) {
     uint8_t lead = character.data[0];
     if (character.size == 2)
-        return lead == 0xc2 && character.data[1] < 0xa0; /* U+0080 to U+009F: terminals obey them */
+        return lead == 0xc2 && character.data[1] < 0xa0; /* U+0080 to U+009F: terminal control characters */
     return character.size == 1 && (lead < 0x20 || lead == 0x7f);
 }
 
@@ -28,7 +28,7 @@ static size_t escape_character(span character, bool quoted, char out[8]) {
     }
     for (size_t i = 0; i < sizeof short_forms / sizeof *short_forms; i++)
         if (lead == short_forms[i][0]) return (size_t)sprintf(out, "\\%c", short_forms[i][1]);
-    return (size_t)sprintf(out, "\\u%04x", character.data[character.size - 1]); /* UTF-8's last byte is the code here */
+    return (size_t)sprintf(out, "\\u%04x", character.data[character.size - 1]); /* last UTF-8 byte = code here */
 }
 
 size_t json_escape(span text, bool quoted, uint8_t *out, size_t size, size_t *taken) {
@@ -50,7 +50,7 @@ size_t json_escape(span text, bool quoted, uint8_t *out, size_t size, size_t *ta
 
 /* ---- Numbers. */
 
-/* printf follows the process's locale; JSON knows one decimal point. */
+/* printf uses the decimal point of the process's locale; JSON requires ".". */
 static size_t with_plain_point(const char *text, char *out) {
     size_t used = 0;
     bool in_point = false;
@@ -66,7 +66,7 @@ static size_t with_plain_point(const char *text, char *out) {
 size_t json_double_text(double value, char out[JSON_DOUBLE_MAX]) {
     if (!isfinite(value)) return (size_t)sprintf(out, "null");
     char text[JSON_DOUBLE_MAX];
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always read back the same */
+    for (int digits = 15; digits <= 17; digits++) { /* 17 digits always read back as the same double */
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
@@ -90,7 +90,7 @@ static void put_quoted(json *json, span text) {
     put(json, "\"", 1);
 }
 
-/* Before any value: the comma, and the proof that a value may stand here. */
+/* Called before each value: writes the comma and asserts that a value is allowed here. */
 static void before_value(json *json) {
     bool *is_followed = &json->is_followed[json->depth];
     MR_ASSERT(json->has_key == json->is_object[json->depth]);

@@ -113,7 +113,7 @@ static void text_is_escaped(void **state) {
     CHECK_TEXT("a\"b\\c", "a\\\"b\\\\c");
     CHECK_TEXT("\n\t\r\b\f", "\\n\\t\\r\\b\\f");
     CHECK_TEXT("\0\x01\x1f\x7f", "\\u0000\\u0001\\u001f\\u007f");
-    CHECK_TEXT("\xc2\x80\xc2\x9f\xc2\xa0", "\\u0080\\u009f\xc2\xa0"); /* controls above ASCII; a space is none */
+    CHECK_TEXT("\xc2\x80\xc2\x9f\xc2\xa0", "\\u0080\\u009f\xc2\xa0"); /* above ASCII; U+00A0 is no control */
     CHECK_TEXT("é€😀", "é€😀");
 }
 
@@ -122,34 +122,34 @@ static void invalid_utf8_is_replaced(void **state) {
     CHECK_TEXT("a\xff"
                "b",
                "a" BAD "b");
-    CHECK_TEXT("\xc3", BAD);                            /* cut */
-    CHECK_TEXT("\xe2\x82", BAD BAD);                    /* cut */
-    CHECK_TEXT("\xf0\x9f\x98", BAD BAD BAD);            /* cut */
-    CHECK_TEXT("\xc3(", BAD "(");                       /* what follows is kept */
+    CHECK_TEXT("\xc3", BAD);                            /* truncated */
+    CHECK_TEXT("\xe2\x82", BAD BAD);                    /* truncated */
+    CHECK_TEXT("\xf0\x9f\x98", BAD BAD BAD);            /* truncated */
+    CHECK_TEXT("\xc3(", BAD "(");                       /* the valid byte after it is kept */
     CHECK_TEXT("\xc0\x80", BAD BAD);                    /* overlong */
     CHECK_TEXT("\xc1\xbf", BAD BAD);                    /* overlong */
     CHECK_TEXT("\xe0\x9f\xbf", BAD BAD BAD);            /* overlong */
-    CHECK_TEXT("\xe0\xa0\x80", "\xe0\xa0\x80");         /* the first that is not */
+    CHECK_TEXT("\xe0\xa0\x80", "\xe0\xa0\x80");         /* the first that is not overlong */
     CHECK_TEXT("\xf0\x8f\xbf\xbf", BAD BAD BAD BAD);    /* overlong */
-    CHECK_TEXT("\xf0\x90\x80\x80", "\xf0\x90\x80\x80"); /* the first that is not */
+    CHECK_TEXT("\xf0\x90\x80\x80", "\xf0\x90\x80\x80"); /* the first that is not overlong */
     CHECK_TEXT("\xed\xa0\x80", BAD BAD BAD);            /* a surrogate */
-    CHECK_TEXT("\xed\x9f\xbf", "\xed\x9f\xbf");         /* the last before them */
+    CHECK_TEXT("\xed\x9f\xbf", "\xed\x9f\xbf");         /* the last before the surrogates */
     CHECK_TEXT("\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"); /* U+10FFFF */
-    CHECK_TEXT("\xf4\x90\x80\x80", BAD BAD BAD BAD);    /* above it */
-    CHECK_TEXT("\xf5\x80\x80\x80", BAD BAD BAD BAD);    /* above it */
+    CHECK_TEXT("\xf4\x90\x80\x80", BAD BAD BAD BAD);    /* above U+10FFFF */
+    CHECK_TEXT("\xf5\x80\x80\x80", BAD BAD BAD BAD);    /* above U+10FFFF */
     CHECK_TEXT("\xe2\x28\xa1", BAD "(" BAD);            /* wrong second byte */
     CHECK_TEXT("\xf0\x90\x28\xbc", BAD BAD "(" BAD);    /* wrong third byte */
     CHECK_TEXT("\xf0\x90\x8c\x28", BAD BAD BAD "(");    /* wrong fourth byte */
 }
 
-/* What would make a character whole lies in memory behind the text: it is not part of it. */
+/* The bytes that would complete the character lie behind the text and are not part of it. */
 static void a_character_that_the_text_cuts_is_replaced(void **state) {
     check_text("é", 1, "\"" BAD "\"");
     check_text("€", 2, "\"" BAD BAD "\"");
     check_text("😀", 3, "\"" BAD BAD BAD "\"");
 }
 
-/* Pieces of the writer end anywhere: a character must not be torn there. */
+/* The writer splits its output at any byte; characters must not be split there. */
 static void long_text_stays_whole(void **state) {
     for (size_t shift = 0; shift < 8; shift++) {
         buffer buffer = {.limit = 1 << 16}, expected = {.limit = 1 << 16};
@@ -218,7 +218,7 @@ static void doubles_are_short_and_exact(void **state) {
     }
 }
 
-/* Makes a locale of the C library with this decimal point (at most two bytes) in a folder. */
+/* Creates a C library locale with this decimal point (at most two bytes) in a directory. */
 static void write_locale(const char *path, const char *point) {
     uint8_t file[50] = {0x14, 0x11, 0x03, 0x20, 6, 0, 0, 0,    0x20, 0, 0,   0,    0x22, 0,   0,  0,   0x22,
                         0,    0,    0,    0x24, 0, 0, 0, 0x28, 0,    0, 0,   0x2c, 0,    0,   0,  '.', 0,
@@ -257,7 +257,7 @@ static void the_locale_changes_nothing(void **state) {
         codes[i] = test_child_run(checks_locale, (const char *[]){folder, points[i]}, 60000);
     }
     unlink(path), rmdir(inner), rmdir(folder);
-    if (codes[0] == 77 || codes[1] == 77) skip(); /* a C library with other files */
+    if (codes[0] == 77 || codes[1] == 77) skip(); /* a C library with another file format */
     assert_int_equal(codes[0], 0);
     assert_int_equal(codes[1], 0);
 }

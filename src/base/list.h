@@ -1,8 +1,8 @@
-/* list.h — intrusive doubly linked lists: the links live in the items, nothing is allocated.
+/* list.h — intrusive doubly linked lists: the links are fields of the items, and nothing is allocated.
  *
- * A head is list_init'ed before its first use; an item's link is list_init'ed or put into a list. An item that was
- * removed points at itself, so list_empty(&item->link) asks whether it is in no list, and removing it again does no
- * harm. */
+ * A head must be initialized with list_init before its first use, and so must the link of an item that is not in a
+ * list. A removed item points at itself: list_empty(&item->link) is then true, and removing the item again has no
+ * effect. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,11 +34,11 @@ static inline list *list_pop_front(list *head) { /* NULL if empty */
     list_remove(item);
     return item;
 }
-/* The current item may be removed, and freed, inside the loop; no other one. */
+/* The loop body may remove and free the current item, and no other one. */
 #define list_for_each(at, head) \
     for (list *at = (head)->next, *next_##at = at->next; at != (head); at = next_##at, next_##at = at->next)
 
-/* The same walk over the items, each of `type` with the link `field`. */
+/* The same loop over items of `type` with the link `field`. */
 #define list_for_each_item(item, head, type, field)                             \
     for (type *item = LIST_ITEM((head)->next, head, type, field), *next_##item; \
          item != NULL && (next_##item = LIST_ITEM(item->field.next, head, type, field), true); item = next_##item)

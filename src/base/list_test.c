@@ -1,4 +1,4 @@
-/* list_test.c — order, removal, and loops that remove. */
+/* list_test.c — order, removal, and removal within loops. */
 #include "base/list.h"
 
 #include <setjmp.h>

@@ -11,12 +11,12 @@
 #include "base/json.h"
 
 enum {
-    FRAME_MAX = 256, /* what stands around the message */
+    FRAME_MAX = 256, /* bytes around the message */
     MESSAGE_MAX = LOG_LINE_MAX - FRAME_MAX,
     MODULE_MAX = 64,
 };
 
-/* The one mutable state of base: a process has one stderr. */
+/* The only mutable state of base: a process has one stderr. */
 _Atomic int log_level_now = LOG_WARN;
 static _Atomic bool as_json;
 static _Atomic int target_fd = STDERR_FILENO;
@@ -25,7 +25,7 @@ void log_set_level(log_level level) { atomic_store_explicit(&log_level_now, (int
 void log_set_json(bool json) { atomic_store_explicit(&as_json, json, memory_order_relaxed); }
 void log_set_fd(int fd) { atomic_store_explicit(&target_fd, fd, memory_order_relaxed); }
 
-/* "../src/net/shm/broker.c" → "net/shm/broker" */
+/* "../src/net/shm/broker.c" becomes "net/shm/broker". */
 static void module_of(const char *file, char *out, size_t size) {
     const char *src = strstr(file, "src/");
     snprintf(out, size, "%s", src == NULL ? file : src + 4);
@@ -42,7 +42,8 @@ static void time_text(char *out, size_t size) {
     snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-/* Escaped, so that a line stays a line and no terminal obeys it; a line that does not fit is cut, with a mark. */
+/* Escapes the message so that it stays on one line and contains no terminal control characters. A message that does not
+ * fit is cut and marked. */
 static void escape_message(const char *message, size_t length, bool json, char out[MESSAGE_MAX]) {
     static const char mark[] = "… (cut)";
     size_t taken, used = json_escape(span_of(message, length), json, (uint8_t *)out, MESSAGE_MAX - sizeof mark, &taken);
@@ -52,7 +53,7 @@ static void escape_message(const char *message, size_t length, bool json, char o
 
 static void write_line(const char *line, size_t size) {
     int fd = atomic_load_explicit(&target_fd, memory_order_relaxed);
-    (void)TEMP_FAILURE_RETRY(write(fd, line, size)); /* any other failure cannot be reported */
+    (void)TEMP_FAILURE_RETRY(write(fd, line, size)); /* another failure cannot be reported */
 }
 
 void log_line(log_level level, const char *file, const char *format, ...) {

@@ -4,7 +4,7 @@
  *     {"time":"2026-11-15T08:00:00.123Z","level":"warn","module":"net/shm/broker","pid":4711,"message":"process …"}
  *
  * The module is the file's path without src/ and .c. A line is one write(2), so lines of several processes do not mix;
- * a message with line breaks has them escaped. An error is logged once, where it is handled for good: code that returns
+ * a message with line breaks has them escaped. An error is logged once, where it is finally handled: code that returns
  * a status does not log. */
 #pragma once
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 
-enum { LOG_LINE_MAX = 4096 }; /* longer lines are cut, with a mark */
+enum { LOG_LINE_MAX = 4096 }; /* longer lines are cut and marked */
 
 /* Settings of the whole process, from any thread. The defaults are LOG_WARN, text, stderr. */
 void log_set_level(log_level level);
@@ -21,7 +21,7 @@ void log_set_fd(int fd); /* borrowed */
 
 extern _Atomic int log_level_now; /* read by the macro below, written by log_set_level */
 
-/* The arguments are evaluated only if the line is written. Keeps errno and the thread's last error. */
+/* The arguments are evaluated only if the line is written. errno and the thread's last error are unchanged. */
 #define log_at(level, ...)                                                              \
     do {                                                                                \
         if ((int)(level) <= atomic_load_explicit(&log_level_now, memory_order_relaxed)) \

@@ -1,4 +1,4 @@
-/* log_test.c — lines are lines, in both forms, however odd the message. */
+/* log_test.c — each message is one line in both formats, whatever its bytes. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 
 #include "base/error.h"
 
-static int fd; /* takes what is logged */
+static int fd; /* receives the log lines */
 
 static int start(void **state) {
     fd = memfd_create("log", MFD_CLOEXEC);
-    fcntl(fd, F_SETFL, O_APPEND); /* as a log file is opened: threads do not write over one another */
+    fcntl(fd, F_SETFL, O_APPEND); /* as for a log file: threads do not overwrite each other's lines */
     log_set_fd(fd);
     log_set_level(LOG_DEBUG);
     log_set_json(false);
@@ -36,7 +36,7 @@ static int stop(void **state) {
     return 0;
 }
 
-/* What was logged since the last call; its lines' length is the file's, so nothing is missed. */
+/* Everything logged since the last call, read up to the file's size. */
 static const char *logged(void) {
     static char text[16 * LOG_LINE_MAX];
     ssize_t size = pread(fd, text, sizeof text - 1, 0);
@@ -140,7 +140,7 @@ static void logging_disturbs_nothing(void **state) {
     log_error("%s", mr_last_error());
     assert_int_equal(errno, EXDEV);
     assert_string_equal(mr_last_error(), "kept");
-    log_set_fd(-1); /* nobody listens */
+    log_set_fd(-1); /* an invalid descriptor */
     errno = EXDEV;
     log_error("lost");
     assert_int_equal(errno, EXDEV);
@@ -153,7 +153,7 @@ static void *logs_often(void *number) {
     return NULL;
 }
 
-/* Through a pipe, which promises that writes of this size do not mix; it has room for all lines. */
+/* Logs through a pipe, which keeps writes of this size apart and has room for all lines. */
 static void lines_of_threads_do_not_mix(void **state) {
     pthread_t threads[THREADS];
     int numbers[THREADS], ends[2];

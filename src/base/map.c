@@ -13,14 +13,14 @@
 #include "base/error.h"
 
 enum { MAP_FIRST = 16 };
-#define MAP_COUNT_MAX (SIZE_MAX / sizeof(map_entry) / 4) /* so that no size overflows */
+#define MAP_COUNT_MAX (SIZE_MAX / sizeof(map_entry) / 4) /* no size computation overflows */
 
 static size_t home(const map *map, uint64_t key) {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(hash ^ (hash >> 32)) & (map->capacity - 1);
 }
 
-/* The slot that holds the key, or the empty one where it would go. */
+/* Index of the slot with the key, or of the empty slot where the key would be stored. */
 static size_t find(const map *map, uint64_t key) {
     size_t at = home(map, key);
     while (map->entries[at].value != NULL && map->entries[at].key != key) at = (at + 1) & (map->capacity - 1);

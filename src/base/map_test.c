@@ -1,4 +1,4 @@
-/* map_test.c — against a plain array, with keys made to collide. */
+/* map_test.c — comparison with a plain array, with colliding keys. */
 #include "base/map.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-static char values[8]; /* their addresses are what is stored */
+static char values[8]; /* their addresses are the stored values */
 
 static void an_empty_map_has_nothing(void **state) {
     map map = {0};
@@ -24,7 +24,7 @@ static void an_empty_map_has_nothing(void **state) {
 
 static void put_gives_back_what_was_there(void **state) {
     map map = {0};
-    assert_null(map_put(&map, 0, &values[0])); /* 0 is a key like any other */
+    assert_null(map_put(&map, 0, &values[0])); /* 0 is an ordinary key */
     assert_null(map_put(&map, UINT64_MAX, &values[1]));
     assert_ptr_equal(map_put(&map, 0, &values[2]), &values[0]);
     assert_int_equal(map.count, 2);
@@ -56,7 +56,7 @@ static void check_walk(const map *map, void *const *model) {
     assert_int_equal(map->count, expected);
 }
 
-/* Keys that differ in their high bits only, in a map that is small for long: runs wrap around and holes are filled. */
+/* Keys that differ in their high bits only, in a small map: runs wrap around and removal fills holes. */
 static void it_agrees_with_an_array(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         rng rng;

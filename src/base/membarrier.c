@@ -16,5 +16,5 @@ bool membarrier_register(void) { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPE
 
 void membarrier_heavy(void) {
     bool done = ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    MR_ASSERT(done); /* only a process that has not registered is refused */
+    MR_ASSERT(done); /* fails only in a process that has not registered */
 }

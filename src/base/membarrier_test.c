@@ -1,5 +1,5 @@
-/* membarrier_test.c — one side stores and loads with nothing in between, the other with the heavy barrier: never do
- * both miss what the other has stored. */
+/* membarrier_test.c — of two sides, one with the light and one with the heavy barrier, at least one sees the other's
+ * store. */
 #include "base/membarrier.h"
 
 #include <pthread.h>
@@ -16,16 +16,16 @@
 enum { ROUNDS = 1000 };
 
 typedef struct scene {
-    _Alignas(64) _Atomic int light; /* what each side stores */
+    _Alignas(64) _Atomic int light; /* the word that each side stores */
     _Alignas(64) _Atomic int heavy;
-    _Alignas(64) _Atomic int round, done; /* how far both are */
+    _Alignas(64) _Atomic int round, done; /* the round that each side has reached */
     _Alignas(64) int light_saw;
 } scene;
 
 static void meet(_Atomic int *word, int round) {
     for (int i = 0; atomic_load(word) < round; i++)
         if (i % 64 == 63)
-            sched_yield(); /* both may be on one CPU */
+            sched_yield(); /* both threads may be on one CPU */
         else
             cpu_relax();
 }

@@ -1,7 +1,8 @@
 /* metrics.c — see metrics.h.
  *
- * A linked list that only grows: a new entry is complete before the pointer to it is published, so a snapshot walks it
- * without a lock. Instruments are allocated apart and aligned, so that two of them never share a cache line. */
+ * The registry is a linked list that only grows: an entry is complete before the pointer to it is published, so a
+ * snapshot reads the list without a lock. Instruments are allocated separately and aligned, so that two never share a
+ * cache line. */
 #include "base/metrics.h"
 
 #include <inttypes.h>
@@ -25,8 +26,8 @@ typedef struct entry {
 } entry;
 
 struct metrics {
-    entry *_Atomic first;  /* owned, as all that follow */
-    entry *_Atomic *place; /* where the next one will hang */
+    entry *_Atomic first;  /* owned, as all entries after it */
+    entry *_Atomic *place; /* pointer where the next entry is linked */
     size_t count;
 };
 
@@ -130,11 +131,11 @@ METRICS_INSTRUMENT(gauge, KIND_GAUGE)
 METRICS_INSTRUMENT(histogram, KIND_HISTOGRAM)
 #undef METRICS_INSTRUMENT
 
-/* ---- Prometheus' text. */
+/* ---- Prometheus text format. */
 
 #define PREFIX "miniray_"
 
-/* One read of every bucket makes all lines, so that they agree with each other however many records come meanwhile. */
+/* All lines are computed from one read of the buckets, so they agree with each other while values are recorded. */
 static mr_status prometheus_histogram(const char *name, const histogram *histogram, buffer *out) {
     uint64_t counts[HISTOGRAM_OCTAVES], seen = 0;
     uint64_t sum = histogram_sum(histogram);

@@ -3,13 +3,13 @@
  *     MR_TRY(metrics_counter(metrics, "net_frames_sent_total", "frames given to the system", &sent));
  *     counter_add(sent, 1);                                   // one relaxed atomic addition
  *
- * A module asks for its instruments once and keeps the pointers; they live as long as the registry. A second request
- * for a name gives the same instrument. A registry belongs to a node, not to the process: two nodes in one process
- * count apart.
+ * A module requests its instruments once and keeps the pointers, which are valid as long as the registry. A second
+ * request for a name returns the same instrument. A registry belongs to a node, not to the process: two nodes in one
+ * process count separately.
  *
  * Names     a-z, 0-9 and _, beginning with a letter, the unit last (send_wait_us, arena_used_bytes). A counter's ends
  *           in _total; nothing ends in _bucket, _sum or _count, which Prometheus derives.
- * Threads   Counting and snapshots: any thread, at any time. Asking for instruments: one thread at a time. */
+ * Threads   Counting and snapshots: any thread, at any time. Requesting instruments: one thread at a time. */
 #pragma once
 #include <stdatomic.h>
 #include <stdint.h>
@@ -48,16 +48,16 @@ static inline int64_t gauge_value(const gauge *gauge) {
 typedef struct metrics metrics;
 
 MR_MUST mr_status metrics_create(metrics **out);
-void metrics_destroy(metrics *metrics); /* with every instrument; NULL does nothing */
+void metrics_destroy(metrics *metrics); /* and every instrument; NULL is ignored */
 
-/* Borrowed for the registry's life. `help` is one line, copied. MR_INVALID: a bad name or help; MR_EXISTS: the name is
- * taken by another kind; MR_TOO_LARGE: METRICS_MAX are there; MR_NOMEM. */
+/* The instrument is borrowed for the registry's life. `help` is one line, copied. MR_INVALID: invalid name or help;
+ * MR_EXISTS: the name belongs to another kind; MR_TOO_LARGE: the registry has METRICS_MAX instruments; MR_NOMEM. */
 MR_MUST mr_status metrics_counter(metrics *metrics, const char *name, const char *help, counter **out);
 MR_MUST mr_status metrics_gauge(metrics *metrics, const char *name, const char *help, gauge **out);
 MR_MUST mr_status metrics_histogram(metrics *metrics, const char *name, const char *help, histogram **out);
 
-/* Snapshots, appended; in the order of registration. MR_TOO_LARGE, MR_NOMEM: the buffer holds a torn text.
- * Prometheus' names begin with miniray_; a histogram has a bucket for each power of two up to its largest record.
+/* Append a snapshot, in the order of registration. MR_TOO_LARGE, MR_NOMEM: the buffer holds an incomplete text.
+ * Prometheus names begin with miniray_; a histogram has a bucket for each power of two up to its largest record.
  * JSON is {"name":{"kind":"counter","help":"…","value":3},…}; a histogram has count, sum, min, p50, p90, p99, p999,
  * max instead of a value. */
 MR_MUST mr_status metrics_prometheus(const metrics *metrics, buffer *out);

@@ -1,4 +1,4 @@
-/* metrics_test.c — names, instruments, and snapshots in both forms. */
+/* metrics_test.c — names, instruments, and snapshots in both formats. */
 #include "base/metrics.h"
 
 #include <pthread.h>
@@ -46,7 +46,7 @@ static void instruments_count(void **state) {
     counter *sent = new_counter(*state, "sent_total", "sent");
     gauge *open = new_gauge(*state, "open", "open now");
     histogram *wait = new_histogram(*state, "wait_us", "waited");
-    assert_int_equal((uintptr_t)sent % 64, 0); /* no two of them share a cache line */
+    assert_int_equal((uintptr_t)sent % 64, 0); /* no two instruments share a cache line */
     assert_int_equal((uintptr_t)open % 64, 0);
     assert_int_equal(counter_value(sent), 0);
     counter_add(sent, 1);
@@ -244,7 +244,7 @@ static void *counts_often(void *counter) {
     return NULL;
 }
 
-/* One thread registers and others count while snapshots are taken. */
+/* One thread registers and others count while snapshots are made. */
 static void threads_count_while_it_is_read(void **state) {
     counter *counter = new_counter(*state, "sent_total", "sent");
     pthread_t threads[THREADS];

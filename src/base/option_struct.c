@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-enum { SIZE_MOST = 64 * 1024 }; /* no option struct is larger: the size was not set */
+enum { SIZE_MOST = 64 * 1024 }; /* larger than any option struct: a larger size means that the field was not set */
 
 mr_status option_struct_copy(const char *type, size_t least, size_t known, const void *given, void *out) {
     size_t size;

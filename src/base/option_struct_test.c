@@ -9,18 +9,18 @@
 
 #include <cmocka.h>
 
-typedef struct first_options { /* of the first release */
+typedef struct first_options { /* the first release */
     size_t size;
     int a, b;
 } first_options;
 
-typedef struct next_options { /* the same, of this release */
+typedef struct next_options { /* this release */
     size_t size;
     int a, b;
     double c;
 } next_options;
 
-typedef struct later_options { /* the same, of a later one */
+typedef struct later_options { /* a later release */
     size_t size;
     int a, b;
     double c, d;

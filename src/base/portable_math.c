@@ -1,4 +1,5 @@
-/* portable_math.c — see portable_math.h. Series with so many terms that the first one left out is below half an ulp. */
+/* portable_math.c — see portable_math.h. Each series is long enough that the first omitted term is below half an ulp.
+ * */
 #include "base/portable_math.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 
 #include "base/assert.h"
 
-static const double LN2_HIGH = 0x1.62e42fefa38p-1, LN2_LOW = 0x1.ef35793c7673p-45; /* n times the first is exact */
+static const double LN2_HIGH = 0x1.62e42fefa38p-1, LN2_LOW = 0x1.ef35793c7673p-45; /* LN2_HIGH times n is exact */
 static const double PI = 0x1.921fb54442d18p1;
 
 static double power_of_two(int64_t exponent) { /* −1022 … 1023 */
@@ -42,7 +43,7 @@ double math_exp(double x) {
     return sum * power_of_two((int64_t)n);
 }
 
-/* The series of the cosine (even) or the sine (odd), of an angle up to π/4. */
+/* The series of the cosine (first = 0) or the sine, for an angle up to π/4. */
 static double series(double angle, int first) {
     double square = angle * angle, sum = 1;
     for (int k = first + 16; k > first; k -= 2) sum = 1 - square / (double)(k * (k - 1)) * sum;

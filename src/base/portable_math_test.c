@@ -1,4 +1,4 @@
-/* portable_math_test.c — beside the C library's functions, and bits that every machine has to give. */
+/* portable_math_test.c — comparison with the C library's functions, and exact bits that every machine must give. */
 #include "base/portable_math.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void the_logarithm_is_right(void **state) {
         double x = ldexp(1 + rng_unit(&rng), (int)rng_between(&rng, -1022, 1023));
         close_to(math_log(x), log(x));
     }
-    for (int i = 1; i < 1000; i++) /* beside 1, where the result is small */
+    for (int i = 1; i < 1000; i++) /* near 1, where the result is small */
         if (fabs(math_log(1 + i * 1e-6) - log(1 + i * 1e-6)) > 1e-18 + 4e-16 * i * 1e-6)
             fail_msg("1 + %d millionths", i);
     assert_true(math_log(1) == 0);
@@ -53,7 +53,7 @@ static void powers_are_products(void **state) {
         if (fabs(math_power(0.999, n) / pow(0.999, n) - 1) > n * 0x1p-52) fail_msg("0.999^%u", n);
 }
 
-/* Of another compiler or machine these would be the first to differ. */
+/* Values whose bits another compiler or machine would change first. */
 static void the_bits_are_these(void **state) {
     assert_true(math_log(10) == 0x1.26bb1bbb55516p+1);
     assert_true(math_exp(1) == 0x1.5bf0a8b14576ap+1);

@@ -35,7 +35,7 @@ uint64_t rng_next(rng *rng) {
 }
 
 /* The high word of number × bound is a remainder that needs no division (Lemire). The few low words that would make
- * some remainders likelier than others, those below 2^64 mod bound, are drawn again. */
+ * some remainders more likely, those below 2^64 mod bound, are drawn again. */
 uint64_t rng_below(rng *rng, uint64_t bound) {
     MR_ASSERT(bound > 0);
     unsigned __int128 product = (unsigned __int128)rng_next(rng) * bound;
@@ -81,7 +81,7 @@ void rng_fill(rng *rng, void *data, size_t size) {
     }
 }
 
-/* A machine without entropy yet (early boot, an old sandbox) still gets a seed that differs between processes. */
+/* A machine without entropy (early boot, an old sandbox) still gets a seed that differs between processes. */
 uint64_t rng_system_seed(void) {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed) return seed;

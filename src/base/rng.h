@@ -1,7 +1,7 @@
 /* rng.h — seeded random number generator.
  *
  * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. A forked child has
- * its parent's state: it seeds its own. */
+ * its parent's state and must seed again. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,4 +20,4 @@ bool rng_chance(rng *rng, double probability);
 void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
 void rng_fill(rng *rng, void *data, size_t size);
 
-uint64_t rng_system_seed(void); /* from the system's entropy; two processes get two seeds */
+uint64_t rng_system_seed(void); /* from the system's entropy; differs between processes */

@@ -1,4 +1,4 @@
-/* rng_test.c — the same numbers everywhere, and fair ones. Seeds are fixed, so nothing here fails by chance. */
+/* rng_test.c — fixed, unbiased numbers. Seeds are fixed, so no test fails by chance. */
 #include "base/rng.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-/* The published algorithms, computed elsewhere: a seed must mean the same on every machine and in every version. */
+/* Results of the published algorithms, computed independently: a seed gives the same numbers on every machine and in
+ * every version. */
 static void a_seed_means_these_numbers(void **state) {
     const uint64_t of_0[] = {UINT64_C(0x99ec5f36cb75f2b4), UINT64_C(0xbf6e1f784956452a), UINT64_C(0x1a5f849d4933e6e0)};
     const uint64_t of_42[] = {UINT64_C(0x15780b2e0c2ec716), UINT64_C(0x6104d9866d113a7e), UINT64_C(0xae17533239e499a1)};
@@ -24,7 +25,8 @@ static void a_seed_means_these_numbers(void **state) {
     assert_true(rng_next(&answer) == UINT64_C(0x8de5848c61ab8968));
 }
 
-/* Pearson's test of `counts` against equal shares; the bound is more than five standard deviations above the mean. */
+/* Pearson's chi-squared test of `counts` for a uniform distribution; the bound is more than five standard deviations
+ * above the mean. */
 static void assert_fair(const size_t *counts, size_t kinds, size_t draws) {
     double expected = (double)draws / (double)kinds, sum = 0;
     for (size_t i = 0; i < kinds; i++) sum += ((double)counts[i] - expected) * ((double)counts[i] - expected);
@@ -48,7 +50,7 @@ static void below_is_fair_and_below(void **state) {
     assert_true(rng_below(&rng, UINT64_MAX) < UINT64_MAX);
 }
 
-/* With this bound a generator that never draws again gives remainder 0 half of the time. */
+/* With this bound a generator without rejection gives remainder 0 half of the time. */
 static void below_is_fair_for_huge_bounds(void **state) {
     rng rng;
     rng_init(&rng, 8);
@@ -95,7 +97,7 @@ static void shuffles_are_fair_and_lose_nothing(void **state) {
     rng_init(&rng, 11);
     size_t counts[24] = {0};
     for (int round = 0; round < 24000; round++) {
-        char items[4][3] = {"a0", "b1", "c2", "d3"}; /* three bytes each: no power of two */
+        char items[4][3] = {"a0", "b1", "c2", "d3"}; /* three bytes each: not a power of two */
         rng_shuffle(&rng, items, 4, sizeof *items);
         int seen = 0, rank = 0;
         for (int i = 0; i < 4; i++) {

@@ -48,7 +48,7 @@ static safetensors_text *grow_texts(safetensors *list) {
     return text;
 }
 
-/* False: it does not fit into 64 bits. */
+/* Returns false if the size does not fit into 64 bits. */
 static bool size_of(const safetensor *tensor, uint64_t *out) {
     uint64_t size = safetensors_item(tensor->dtype);
     for (uint32_t i = 0; i < tensor->dims; i++)
@@ -152,7 +152,7 @@ mr_status safetensors_write(const safetensors *list, buffer *out) {
     return status;
 }
 
-/* ---- Reading: as much of JSON as a header has. */
+/* ---- Reading: the subset of JSON that a header uses. */
 
 typedef struct parser {
     const uint8_t *at, *end;
@@ -187,7 +187,7 @@ static bool take_hex(parser *parser, uint32_t *out) {
     return true;
 }
 
-/* Behind \u; two of them make one character beyond 16 bits. */
+/* Reads the code after \u; two surrogates make one character above U+FFFF. */
 static bool take_code(parser *parser, uint32_t *code) {
     uint32_t low;
     if (!take_hex(parser, code)) return false;
@@ -208,7 +208,7 @@ static size_t put_code(uint32_t code, uint8_t out[4]) {
     return size;
 }
 
-/* One character as it stands. */
+/* Reads one unescaped character. */
 static bool take_utf8(parser *parser, uint8_t out[4], size_t *size) {
     *size = utf8_length(span_of(parser->at, (size_t)(parser->end - parser->at)));
     if (*size == 0 || *parser->at < 0x20) return false;
@@ -229,7 +229,7 @@ static bool take_escape(parser *parser, uint8_t out[4], size_t *size) {
     return true;
 }
 
-/* A string of less than `room` bytes, with a NUL behind it. */
+/* Reads a string of less than `room` bytes and appends a NUL. */
 static bool take_string(parser *parser, char *out, size_t room) {
     size_t used = 0, size;
     if (!take(parser, '"')) return false;
@@ -260,7 +260,7 @@ static bool take_number(parser *parser, uint64_t *out) {
     return parser->at > from && (*from != '0' || parser->at == from + 1);
 }
 
-/* At most `most` numbers. */
+/* Reads an array of at most `most` numbers. */
 static bool take_numbers(parser *parser, uint64_t *out, uint32_t most, uint32_t *count) {
     *count = 0;
     if (!take(parser, '[')) return false;
@@ -280,7 +280,7 @@ static bool take_dtype(parser *parser, safetensors_dtype *out) {
     return false;
 }
 
-/* Its fields in any order, each once. */
+/* Reads the fields of a tensor in any order, each once. */
 static bool take_tensor(parser *parser, safetensor *tensor, uint64_t offsets[2]) {
     unsigned seen = 0;
     uint32_t count;
@@ -308,7 +308,7 @@ static bool take_texts(parser *parser, safetensors *out) {
         if (out->text_count == SAFETENSORS_COUNT_MAX) return false;
         safetensors_text *text = grow_texts(out);
         if (!take_string(parser, text->key, sizeof text->key) || !take(parser, ':')) return false;
-        size_t room = (size_t)(parser->end - parser->at) + 1; /* no value is longer than the rest */
+        size_t room = (size_t)(parser->end - parser->at) + 1; /* no value is longer than the remaining header */
         const uint8_t *quote = memchr(parser->at, '"', (size_t)(parser->end - parser->at));
         if (quote == NULL) return false;
         for (quote++; quote < parser->end && *quote != '"'; quote++)
@@ -357,7 +357,7 @@ static mr_status read_header(parser *parser, span data, safetensors *out) {
     return parser->at == parser->end ? MR_OK : wrong("more text follows the header's", "}");
 }
 
-/* ---- All of it at once. */
+/* ---- Whole files. */
 
 static int by_place(const void *a, const void *b) {
     const safetensor *left = a, *right = b;

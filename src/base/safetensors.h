@@ -7,11 +7,10 @@
  *                   name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
  *   …        the tensors, row-major, little-endian, one behind the other without gaps
  *
- * Writing  tensors and texts are gathered in a list that borrows the data, and written at once, larger items first: so
- *          each tensor lies at a multiple of its item, and the data begins at a multiple of 8.
- * Reading  is strict. The header is an object with these fields and no others, names are there once, sizes fit shapes,
- *          and the tensors cover the data without gap or overlap, as the format asks. The result of reading points into
- *          the bytes.
+ * Writing  Tensors and texts are collected in a list that borrows the data and written together, larger items first:
+ *          each tensor is aligned to its item size, and the data begins at a multiple of 8.
+ * Reading  Strict: the header is an object with these fields and no others, names are unique, sizes match shapes, and
+ *          the tensors cover the data without gap or overlap, as the format requires. The result points into the bytes.
  *
  * Bounds   SAFETENSORS_HEADER_MAX bytes of a header, SAFETENSORS_COUNT_MAX tensors and as many texts.
  * Pure data. */
@@ -21,7 +20,7 @@
 enum {
     SAFETENSORS_HEADER_MAX = 16 << 20,
     SAFETENSORS_COUNT_MAX = 1 << 16,
-    SAFETENSORS_NAME_MAX = 256, /* bytes of a name or the key of a text, with its NUL */
+    SAFETENSORS_NAME_MAX = 256, /* bytes of a tensor's name or a text's key, including the NUL */
     SAFETENSORS_DIMS_MAX = 8
 };
 
@@ -60,29 +59,30 @@ typedef struct safetensors_text {
     char *value; /* owned */
 } safetensors_text;
 
-typedef struct safetensors { /* zero-initialized it is empty */
-    safetensor *tensors;     /* owned; sorted by name when they were read */
+typedef struct safetensors { /* zero-initialized: empty */
+    safetensor *tensors;     /* owned; sorted by name after reading */
     size_t count, room;
-    safetensors_text *texts; /* owned, each too */
+    safetensors_text *texts; /* owned, like each text */
     size_t text_count, text_room;
 } safetensors;
 
 void safetensors_fini(safetensors *list);
 
-/* A tensor of this shape, whose data is borrowed until it is written. Its size is that of its shape, its name UTF-8
- * without NULs, not "__metadata__" and not there yet. */
+/* Adds a tensor of this shape, whose data is borrowed until the file is written. The size follows from the shape; the
+ * name is UTF-8 without NULs, unique, and not "__metadata__". */
 void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtype, const uint64_t *shape, uint32_t dims,
                      const void *data);
-void safetensors_say(safetensors *list, const char *key, const char *value); /* a text; both are copied */
+void safetensors_say(safetensors *list, const char *key, const char *value); /* adds a text; both are copied */
 
-/* The whole file replaces the buffer's content. MR_TOO_LARGE: beyond its limit, or that of a header; MR_NOMEM. */
+/* The whole file replaces the buffer's content. MR_TOO_LARGE: the file exceeds the buffer's limit, or the header its
+ * own; MR_NOMEM. */
 MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
 
-/* The list is empty before; the tensors borrow from the bytes. MR_CORRUPT: the error names the fault. */
+/* The list must be empty; the tensors borrow from the bytes. MR_CORRUPT: the error names the fault. */
 MR_MUST mr_status safetensors_read(span file, safetensors *out);
 
-const safetensor *safetensors_find(const safetensors *list, const char *name); /* of one that was read; NULL: none */
-const char *safetensors_text_of(const safetensors *list, const char *key);     /* NULL: none */
+const safetensor *safetensors_find(const safetensors *list, const char *name); /* of a list that was read */
+const char *safetensors_text_of(const safetensors *list, const char *key);     /* NULL: not found */
 
 const char *safetensors_dtype_name(safetensors_dtype dtype);
-size_t safetensors_item(safetensors_dtype dtype); /* bytes */
+size_t safetensors_item(safetensors_dtype dtype); /* bytes per item */

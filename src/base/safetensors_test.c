@@ -34,14 +34,14 @@ static void tensors_and_texts_come_back(void **state) {
         assert_true(back->dtype == from->dtype && back->dims == from->dims && back->data.size == from->data.size);
         if (from->dims != 0) assert_memory_equal(back->shape, from->shape, from->dims * sizeof *from->shape);
         if (from->data.size != 0) assert_memory_equal(back->data.data, from->data.data, from->data.size);
-        size_t item = safetensors_item(from->dtype); /* it lies where its items can be read */
+        size_t item = safetensors_item(from->dtype); /* each tensor is aligned to its items */
         assert_int_equal((size_t)(back->data.data - file.data) % item, 0);
     }
     assert_null(safetensors_find(&read, "key"));
     assert_string_equal(safetensors_text_of(&read, "format"), "a text with \"quotes\" and \\");
     assert_string_equal(safetensors_text_of(&read, "empty"), "");
     assert_null(safetensors_text_of(&read, "other"));
-    for (size_t size = 0; size < file.size; size++) { /* nothing of it is left out */
+    for (size_t size = 0; size < file.size; size++) { /* truncation at every length fails */
         safetensors cut;
         assert_int_equal(safetensors_read(span_of(file.data, size), &cut), MR_CORRUPT);
     }

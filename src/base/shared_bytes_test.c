@@ -1,4 +1,4 @@
-/* shared_bytes_test.c — bytes that several hold go when the last one lets go. */
+/* shared_bytes_test.c — shared bytes are freed with the last reference. */
 #include "base/shared_bytes.h"
 
 #include <setjmp.h>

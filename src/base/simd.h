@@ -2,12 +2,14 @@
  *
  *     SIMD_CLONES static void add(float *restrict sum, const float *restrict row, size_t count) { … }
  *
- * On amd64 the compiler makes such a function twice, for every machine and for those with AVX2, and the dynamic linker
- * picks one when the program starts: a plain loop then works on eight floats instead of four. It is the same arithmetic
- * in the same order (nothing is fused: -ffp-contract=off), so the same bits. arm64 has its vectors in the baseline.
+ * On amd64 the compiler makes such a function twice, for the baseline and for AVX2, and the dynamic linker selects one
+ * at program start: a plain loop then processes eight floats instead of four at a time. Both do the same arithmetic in
+ * the same order (nothing is fused: -ffp-contract=off), so their results have the same bits. The baseline of arm64 has
+ * vectors.
  *
- * Such a function is static and its name is unique in the library: clang 14 makes the picking of static ones
- * global, and that of others wrong. Not under ThreadSanitizer, which is not ready yet when the linker picks. */
+ * Such a function is static and its name is unique in the library: clang 14 makes the resolvers of static functions
+ * global, and those of others wrong. Disabled under ThreadSanitizer, which is not initialized when the linker runs the
+ * resolvers. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -34,9 +36,9 @@ static inline void simd_stream_line(char *line, const char *source) {
 }
 #endif
 
-/* memcpy for what this CPU does not look at soon: without reading the lines that it overwrites. Only whole lines go
- * past the caches: a part of one would be read and written there, at the cost of many. Of several pages, a line of each
- * in turn: the processor fetches ahead within a page only, and so it does in all of them at once. arm64 notices by
+/* memcpy for bytes that this CPU does not read soon: without reading the overwritten cache lines. Only whole lines
+ * bypass the caches, because streaming a partial line would read and write memory. With several pages, one line of each
+ * is copied in turn: the processor prefetches within a page only, and does so in all pages at once. arm64 detects by
  * itself that whole lines are written. */
 static inline void simd_stream(void *to, const void *from, size_t size) {
 #if defined(__SSE2__)
@@ -62,7 +64,7 @@ static inline void simd_stream(void *to, const void *from, size_t size) {
     memcpy(to, from, size);
 }
 
-/* Before another thread or process learns of streamed bytes. */
+/* Orders streamed stores before a later store that publishes them to another thread or process. */
 static inline void simd_stream_end(void) {
 #if defined(__SSE2__)
     _mm_sfence();

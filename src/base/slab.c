@@ -34,7 +34,7 @@ mr_status slab_grow(slab *slab) {
     MR_TRY(make_room(slab));
     uint8_t **chunk = &slab->chunks[slab->count / SLAB_CHUNK];
     MR_TRY(alloc_try_lines(SLAB_CHUNK * slab->record_bytes, chunk));
-    for (uint32_t i = SLAB_CHUNK; i-- > 0;) { /* so that the first is taken first */
+    for (uint32_t i = SLAB_CHUNK; i-- > 0;) { /* in this order the first record is taken first */
         slab_place *record = (slab_place *)(void *)(*chunk + i * slab->record_bytes);
         record->index = slab->count + i;
         record->next_free = slab->free;

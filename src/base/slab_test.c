@@ -1,4 +1,4 @@
-/* slab_test.c — records are distinct, found by their index, and recycled. */
+/* slab_test.c — records are distinct, found by index, and recycled. */
 #include "base/slab.h"
 
 #include <setjmp.h>

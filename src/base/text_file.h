@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first size - 1 bytes of the file, with a NUL behind them. False: it cannot be read, or is empty. */
+/* Reads the first size - 1 bytes of the file and appends a NUL. Returns false if the file is unreadable or empty. */
 bool text_file_read(const char *path, char *out, size_t size);
 
-/* The number behind `key`, which stands at the beginning of a line. False: no line has such a number. */
+/* The number after `key` at the beginning of a line. Returns false if no line has one. */
 bool text_file_number(const char *text, const char *key, uint64_t *out);

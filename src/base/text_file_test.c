@@ -1,4 +1,4 @@
-/* text_file_test.c — what is read of a file, and of its lines. */
+/* text_file_test.c — content of files, and numbers in their lines. */
 #include "base/text_file.h"
 
 #include <setjmp.h>

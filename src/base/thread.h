@@ -1,4 +1,4 @@
-/* thread.h — threads of our own beside a program's: signals go to the threads that expect them. */
+/* thread.h — library threads inside a user's program, with signals blocked. */
 #pragma once
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* thread_test.c — a thread of ours takes no signal, and its parent's mask stays. */
+/* thread_test.c — a library thread blocks all signals, and its parent's mask is unchanged. */
 #include "base/thread.h"
 
 #include <setjmp.h>

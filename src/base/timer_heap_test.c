@@ -32,7 +32,7 @@ static void items_come_out_in_order(void **state) {
     timer_heap_fini(&heap);
 }
 
-/* The first of all items by a plain search; an item that was added again counts as added later. */
+/* The first item by linear search; an item that was added again counts as added later. */
 static timer_heap_item *first_by_search(timer_heap_item *items, const bool *in, size_t count) {
     timer_heap_item *first = NULL;
     for (size_t i = 0; i < count; i++)
@@ -80,10 +80,10 @@ static void only_what_is_due_comes_out(void **state) {
     assert_null(timer_heap_pop_due(&heap, 4));
     assert_ptr_equal(timer_heap_pop_due(&heap, 5), &b);
     assert_null(timer_heap_pop_due(&heap, 9));
-    timer_heap_add(&heap, &a, 3); /* moves it */
+    timer_heap_add(&heap, &a, 3); /* moves the item */
     assert_int_equal(heap.count, 1);
     assert_int_equal(timer_heap_next_us(&heap), 3);
-    timer_heap_add(&heap, &b, 3); /* after a, which was added before */
+    timer_heap_add(&heap, &b, 3); /* after a, which was added first */
     assert_ptr_equal(timer_heap_pop_due(&heap, 3), &a);
     assert_ptr_equal(timer_heap_pop_due(&heap, 3), &b);
     timer_heap_fini(&heap);

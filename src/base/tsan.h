@@ -1,7 +1,7 @@
 /* tsan.h — ThreadSanitizer annotations.
  *
- * Memory that others may give away while it is read is read like this: afterwards the reader looks whether that was so,
- * and then drops what it has. To the sanitizer such a read is a race, unless it is between the two. */
+ * For speculative reads of memory that others may free or reuse meanwhile: the reader checks afterwards whether that
+ * happened and then discards the data. ThreadSanitizer reports such a read unless it is between the two macros. */
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)

@@ -1,8 +1,8 @@
 /* varint.h — variable-length integers: small numbers take few bytes.
  *
- * Seven bits a byte, the lowest first; the top bit says that more follow. A number has one form only: a reader refuses
- * zeros that could be left out, so equal values are equal bytes. Differences, which may be below zero, are folded so
- * that small ones of either sign are short. */
+ * Each byte has seven bits, the lowest first; the top bit is set if more bytes follow. A number has one encoding only:
+ * a reader rejects redundant zeros, so equal values have equal bytes. Signed differences are folded, so that small ones
+ * of either sign are short. */
 #pragma once
 #include "base/bytes.h"
 
@@ -26,14 +26,14 @@ static inline uint64_t reader_varint(reader *reader) {
         if (shift == 63 && byte > 1) break; /* beyond 64 bits */
         value |= (uint64_t)(byte & 0x7f) << shift;
         if ((byte & 0x80) != 0) continue;
-        if (shift != 0 && byte == 0) break; /* a zero that could be left out */
+        if (shift != 0 && byte == 0) break; /* a redundant zero */
         return value;
     }
-    (void)reader_bytes(reader, SIZE_MAX); /* fails */
+    (void)reader_bytes(reader, SIZE_MAX); /* sets `failed` */
     return 0;
 }
 
-/* The distance of `value` from `from`, in either direction. */
+/* Folds the signed difference of `value` and `from` into an unsigned number. */
 static inline uint64_t varint_fold(uint64_t value, uint64_t from) {
     uint64_t distance = value - from;
     return distance >> 63 != 0 ? ~distance << 1 | 1 : distance << 1;

@@ -1,4 +1,4 @@
-/* varint_test.c — numbers come back as they went, in one form only. */
+/* varint_test.c — values read back; each has one encoding only. */
 #include "base/varint.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void numbers_come_back_as_they_went(void **state) {
             assert_int_equal(writer_size(&writer), varint_size(value));
             reader reader = reader_of(bytes, writer_size(&writer));
             assert_true(reader_varint(&reader) == value && !reader.failed && reader_left(&reader) == 0);
-            reader = reader_of(bytes, writer_size(&writer) - 1); /* cut */
+            reader = reader_of(bytes, writer_size(&writer) - 1); /* truncated */
             assert_true(reader_varint(&reader) == 0 && reader.failed);
         }
     assert_int_equal(varint_size(0), 1);
@@ -37,7 +37,7 @@ static void overlong_varints_are_refused(void **state) {
         {{0xff, 0x80, 0x00}, 3},                                                  /* 127 in three */
         {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}, 10},       /* 65 bits */
         {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x81, 0x00}, 11}, /* 70 bits */
-        {{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01}, 11}, /* and more */
+        {{0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01}, 11}, /* more than 70 bits */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         reader reader = reader_of(bad[i].bytes, bad[i].size);

@@ -1,4 +1,4 @@
-/* adaptive_poll_test.c — polling happens where it pays. */
+/* adaptive_poll_test.c — polling happens only after short waits. */
 #include "net/adaptive_poll.h"
 
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 typedef struct world {
-    int64_t now_us, step_us; /* every look at the clock takes so long */
-    int64_t ready_us;        /* from then on it is ready */
+    int64_t now_us, step_us; /* each clock read advances the time by this */
+    int64_t ready_us;        /* ready from this time on */
 } world;
 
 static int64_t look_at_clock(void *self) {
@@ -32,7 +32,7 @@ static bool look(adaptive_poll *poll, world *world) {
 static void it_looks_after_short_waits(void **state) {
     adaptive_poll poll = {0};
     world world = {.step_us = 1};
-    assert_false(look(&poll, &world)); /* it trusts nobody yet */
+    assert_false(look(&poll, &world)); /* no short waits yet */
     assert_int_equal(world.now_us, 0);
     for (int i = 0; i < ADAPTIVE_POLL_TRUST; i++) adaptive_poll_slept(&poll, ADAPTIVE_POLL_US - 1);
     assert_true(look(&poll, &world));
@@ -41,7 +41,8 @@ static void it_looks_after_short_waits(void **state) {
     assert_int_equal(poll.hits, 2);
 }
 
-/* Each look in vain makes the next one come twice as late, up to a bound; looks that are worth it make up for it. */
+/* Each unsuccessful poll doubles the number of short waits before the next one, up to a bound; successful polls reduce
+ * it. */
 static void looking_in_vain_becomes_rare(void **state) {
     adaptive_poll poll = {0};
     world world = {.step_us = 1, .ready_us = INT64_MAX};

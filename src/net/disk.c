@@ -1,4 +1,4 @@
-/* disk.c — see disk.h. The backend for a folder of this machine. */
+/* disk.c — see disk.h. The backend for a directory of this machine. */
 #include "net/disk.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ mr_status disk_check_name(const char *file) {
 
 static mr_status missing(const char *file) { return error_set(MR_NOT_FOUND, "file '%s' does not exist", file); }
 
-/* A descriptor of the file; the caller closes it. */
+/* Opens the file; the caller closes the descriptor. */
 static mr_status open_file(const folder *folder, const char *file, int flags, int *out) {
     MR_TRY(disk_check_name(file));
     int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -85,7 +85,7 @@ static mr_status folder_write(void *self, const char *file, uint64_t offset, spa
     return status;
 }
 
-/* Names are durable when their folder is. */
+/* Syncs the directory, which makes file names durable. */
 static mr_status sync_names(const folder *folder, const char *file) {
     return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the directory of '%s'", file);
 }
@@ -141,7 +141,7 @@ void disk_close(disk disk) {
     free(folder);
 }
 
-/* The holder has written the number of its process, for this text only. */
+/* Reports the process id that the lock's holder wrote into the file; the id serves only this text. */
 static mr_status locked_by_another(int fd, const char *file) {
     char text[16] = "";
     int process = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 0;
@@ -171,7 +171,7 @@ mr_status disk_lock(disk disk, const char *file) {
     return MR_OK;
 }
 
-/* The new file is removed first: what an earlier failure left in it must not stick out behind the new content. */
+/* The new file is removed first, because a longer one left by an earlier failure would keep its tail. */
 mr_status disk_replace(disk disk, const char *file, span data) {
     char fresh[DISK_NAME_MAX + 1];
     int length = snprintf(fresh, sizeof fresh, "%s.new", file);

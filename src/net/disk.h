@@ -1,13 +1,13 @@
 /* disk.h — durable files of one directory, through an operation table.
  *
- * A disk is one folder of plain files. Data is durable only after sync_data has returned MR_OK, a name only after
- * rename or remove has. A crash before that may keep any part of it: none, all, a torn piece, a later write without an
- * earlier one. After a failed sync_data nothing is known about the writes since the last good one, and a second
- * sync_data does not help: write it anew, best into another file (disk_replace).
+ * A disk is one directory of plain files. Data is durable only after sync_data has returned MR_OK, a name only after
+ * rename or remove has. A crash before that may keep any part of it: none, all, a torn write, a later write without an
+ * earlier one. After a failed sync_data the writes since the last successful one are in an unknown state, and a second
+ * sync_data does not repair them: the data must be written again, preferably into another file (disk_replace).
  *
- * The slots block, for as long as the device takes. A loop that serves others uses them sparingly.
+ * The functions block for as long as the device takes. An event loop that serves others calls them sparingly.
  *
- * Backends: a folder of this machine (disk_open), the simulator (sim/sim_disk.h). */
+ * Backends: a directory of this machine (disk_open), the simulator (sim/sim_disk.h). */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -20,16 +20,16 @@ enum { DISK_NAME_MAX = 64 }; /* letters, digits, '.', '-', '_'; not beginning wi
 typedef struct disk_ops {
     const char *name;
 
-    /* Up to `size` bytes from `offset`; *got is smaller only at the end of the file. MR_NOT_FOUND: no such file. */
+    /* Reads up to `size` bytes at `offset`; *got is smaller only at the end of the file. MR_NOT_FOUND: no such file. */
     mr_status (*read)(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got);
     mr_status (*size)(void *self, const char *file, uint64_t *out);
 
-    /* All of it, or a failure that may have written a part. A missing file is made; a gap reads as zeros. */
+    /* Writes all bytes, or fails after any part of them. Creates a missing file; a gap reads as zeros. */
     mr_status (*write)(void *self, const char *file, uint64_t offset, span data);
 
-    mr_status (*sync_data)(void *self, const char *file); /* the name of a new file becomes durable by rename */
+    mr_status (*sync_data)(void *self, const char *file); /* a new file's name becomes durable by rename */
 
-    /* Takes the place of `to` in one step, durably. After a failure either name may hold. */
+    /* Replaces `to` atomically and durably. After a failure the old or the new state may be in effect. */
     mr_status (*rename)(void *self, const char *from, const char *to);
     mr_status (*remove)(void *self, const char *file); /* MR_NOT_FOUND */
 } disk_ops;
@@ -39,24 +39,23 @@ typedef struct disk { /* two words, passed by value */
     void *self;
 } disk;
 
-/* Makes the folder where it is missing (mode 0700). */
+/* Creates a missing directory with mode 0700. */
 MR_MUST mr_status disk_open(const char *folder, disk *out);
 void disk_close(disk disk);
 
-/* Locks the folder with a file of this name, until disk_close or the end of the process, whatever ends it. The file
- * stays. MR_BUSY: another process, or another disk of this one, has the lock; the text names its process. For disks of
- * disk_open only.
+/* Locks the directory with a file of this name, until disk_close or the end of the process. The file stays.
+ * MR_BUSY: another process, or another disk of this process, has the lock; the text names the process. Only for disks
+ * of disk_open.
  *
- * A folder of NFS is locked on the server, for all machines that mount it (not with the options nolock and
+ * A directory on NFS is locked on the server, for all machines that mount it (not with the options nolock and
  * local_lock); other network file systems lock for this machine only, or fail: MR_IO. */
 MR_MUST mr_status disk_lock(disk disk, const char *file);
 
-/* Replaces a whole file in one step: writes "<file>.new", syncs it, renames it. After a failure the file holds the old
- * or the new content, whole. */
+/* Replaces a whole file atomically: writes "<file>.new", syncs it, renames it. After a failure the file has its
+ * complete old or complete new content. */
 MR_MUST mr_status disk_replace(disk disk, const char *file, span data);
 
-/* Reads a whole file of at most `limit` bytes into the buffer, whose content it replaces. MR_NOT_FOUND, MR_TOO_LARGE.
- */
+/* Reads a whole file of at most `limit` bytes and replaces the buffer's content. MR_NOT_FOUND, MR_TOO_LARGE. */
 MR_MUST mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out);
 
 MR_MUST mr_status disk_check_name(const char *file); /* MR_INVALID */

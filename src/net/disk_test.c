@@ -1,4 +1,4 @@
-/* disk_test.c — the folder backend: what is written is read, names are checked, files are replaced whole. */
+/* disk_test.c — the directory backend: reads return written data, names are checked, files are replaced atomically. */
 #include "net/disk.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static int close_place(void **state) {
     disk_close(place->disk);
     int left = rmdir(place->folder) | rmdir(place->root);
     free(place);
-    return left; /* a file that nobody expected makes this fail */
+    return left; /* an unexpected file makes rmdir fail */
 }
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
@@ -160,7 +160,7 @@ static void a_folder_has_one_lock(void **state) {
     place *place = *state;
     disk second;
     assert_int_equal(test_child_run(lock_and_die, place, 60000), -SIGKILL);
-    assert_int_equal(disk_lock(place->disk, "lock"), MR_OK); /* at once */
+    assert_int_equal(disk_lock(place->disk, "lock"), MR_OK); /* the same lock again succeeds at once */
     assert_int_equal(test_child_run(lock_in_vain, place, 60000), 0);
     assert_int_equal(disk_open(place->folder, &second), MR_OK);
     assert_int_equal(disk_lock(second, "lock"), MR_BUSY);

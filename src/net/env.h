@@ -1,8 +1,7 @@
 /* env.h — environment of a module: its clock, randomness, disk and transport.
  *
- * Code that is handed an env runs unchanged on a machine and in the simulator. Modules keep a pointer to it (borrowed
- * for their whole life) and call nothing of the system directly. The coordinator and the launcher will join as further
- * operation tables. */
+ * Code that receives an env runs unchanged on a machine and in the simulator. Modules keep a pointer to the env,
+ * borrowed for their whole life, and make no system calls of their own. */
 #pragma once
 #include "base/clock.h"
 #include "base/rng.h"
@@ -13,5 +12,5 @@ typedef struct env {
     clock_source clock;
     rng *rng;
     transport transport;
-    disk disk; /* ops is NULL where the process has no place for files */
+    disk disk; /* ops is NULL in a process without a directory for files */
 } env;

@@ -1,7 +1,7 @@
 /* event_loop.c — see event_loop.h.
  *
- * Handles of libuv live until its close callback, so everything given out is a small heap object that starts with its
- * handle and frees itself there. The loop's own handles are closed in event_loop_destroy. */
+ * A libuv handle must stay allocated until its close callback, so each watch and timer is a small heap object that
+ * begins with its handle and frees itself in that callback. event_loop_destroy closes the loop's own handles. */
 #include "net/event_loop.h"
 
 #include <poll.h>
@@ -20,26 +20,26 @@ struct event_loop {
     uv_loop_t uv;
     uv_async_t wake;
     uv_prepare_t prepare; /* runs the idles before each wait */
-    uv_timer_t limit;     /* of event_loop_run_once */
-    uv_idle_t awake;      /* runs while there is something to fetch, so that libuv does not wait */
+    uv_timer_t limit;     /* limits the wait of event_loop_run_once */
+    uv_idle_t awake;      /* active while idles have input to fetch, so that libuv does not wait */
     list idles, lookouts;
     bool in_idles;
-    bool again;   /* they run once more before it waits */
-    bool looks;   /* before it sleeps */
-    bool no_wait; /* this run does not */
+    bool again;   /* the idles run once more before the loop waits */
+    bool looks;   /* the loop polls before it sleeps */
+    bool no_wait; /* the current run does not wait */
     adaptive_poll poll;
-    unsigned looked;   /* how often */
-    int64_t looked_us; /* when descriptors were looked at last */
-    bool found;        /* one of them was ready then, and libuv has not seen it */
-    bool brought;      /* a lookout was ready, and what it brings was not fetched yet */
-    unsigned skips;    /* such times in a row, without a look at a clock */
+    unsigned looked;   /* number of rounds of polling */
+    int64_t looked_us; /* time of the last poll of descriptors */
+    bool found;        /* a descriptor was ready in the last poll, and libuv has not processed it */
+    bool brought;      /* a lookout was ready, and its input was not fetched yet */
+    unsigned skips;    /* consecutive iterations with lookout input and no clock read */
 };
 
-enum { LOOKS_IN_A_ROW = 16 };       /* at lookouts, before the clock is read */
-enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many rows of them one at descriptors, which costs a system call */
-enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their turn */
-enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
-enum { SKIPS_MAX = 16 };            /* and so often without a check: news is followed by more */
+enum { LOOKS_IN_A_ROW = 16 };       /* rounds over lookouts before the clock is read */
+enum { LOOKS_OF_DESCRIPTORS = 16 }; /* one such group in this many also polls descriptors, which costs a system call */
+enum { FETCHES_MAX = 64 };          /* consecutive fetches before descriptors are polled */
+enum { LOOK_AGAIN_US = 50 };        /* maximum age of the last poll of descriptors while lookouts have input */
+enum { SKIPS_MAX = 16 };            /* maximum consecutive iterations without that check: input comes in bursts */
 
 struct event_loop_lookout {
     list item;
@@ -50,18 +50,18 @@ struct event_loop_lookout {
 struct event_loop_idle {
     list item;
     event_loop *loop;
-    event_loop_idle_fn *fn; /* NULL: removed while the idles ran, freed when they are through */
+    event_loop_idle_fn *fn; /* NULL: removed while the idles ran, freed after them */
     void *context;
 };
 
 struct event_loop_watch {
-    uv_poll_t handle; /* first: the handle's address is the watch's */
+    uv_poll_t handle; /* first field: the handle's address is the watch's */
     event_loop_watch_fn *fn;
     void *context;
 };
 
 struct event_loop_timer {
-    uv_timer_t handle; /* first, as above */
+    uv_timer_t handle; /* first field, likewise */
     event_loop_timer_fn *fn;
     void *context;
 };
@@ -84,9 +84,9 @@ static void run_idles(event_loop *loop) {
     }
 }
 
-/* The kernel learns of watches begun since the last iteration in the next one. */
+/* Whether watches were begun that libuv has not yet passed to the kernel; it does so in the next iteration. */
 static bool has_news(const uv_loop_t *uv) {
-    const void *first; /* of a list that points at itself while it is empty; libuv 1.45 gave it another type */
+    const void *first; /* head of a list that points at itself when empty; libuv 1.45 changed its type */
     memcpy(&first, &uv->watcher_queue, sizeof first);
     return first != &uv->watcher_queue;
 }
@@ -101,9 +101,9 @@ static bool any_ready(const event_loop *loop) {
 
 static bool await(event_loop *loop, int64_t timeout_us);
 
-/* libuv only waits; a loop that looks first does so here, and leaves its finds to libuv. True: a lookout is ready,
- * or an idle wants to run again. Libuv's clock is set before it waits and after it slept; a
- * caller that is answered at once need not wait for that. */
+/* Polls and sleeps outside libuv; ready descriptors are left to libuv. Returns true if a lookout is ready or an idle
+ * asked to run again. libuv's clock is updated before the wait and after a sleep, but not when the poll succeeds, which
+ * saves time. */
 static bool wait_here(event_loop *loop) {
     if (loop->again) return true;
     uv_update_time(&loop->uv);
@@ -127,7 +127,7 @@ static void on_prepare(uv_prepare_t *handle) {
     if (!loop->no_wait && (loop->again || fetches > FETCHES_MAX)) must(uv_idle_start(&loop->awake, on_awake));
 }
 
-static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
+static void on_wake(uv_async_t *handle) {} /* the callback has nothing to do: the wake-up itself ends the wait */
 static void on_limit(uv_timer_t *handle) {}
 
 mr_status event_loop_create(event_loop **out) {
@@ -161,7 +161,7 @@ void event_loop_destroy(event_loop *loop) {
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->limit, NULL);
     uv_close((uv_handle_t *)&loop->awake, NULL);
-    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) continue; /* a stop that came when it did not run ends one of them */
+    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) continue; /* a stop requested outside a run ends one uv_run */
     must(uv_loop_close(&loop->uv));
     free(loop);
 }
@@ -170,8 +170,8 @@ uv_loop_t *event_loop_uv(event_loop *loop) { return &loop->uv; }
 
 int64_t event_loop_now_us(event_loop *loop) { return (int64_t)(uv_hrtime() / 1000); }
 
-/* libuv's due time in ms is its cached time plus the timeout it is given, so the difference to that cached time makes
- * the due time exact however old the cache is; rounded up, so that a timer is never early. */
+/* libuv computes a due time in ms as its cached time plus the timeout, so a timeout relative to that cached time makes
+ * the due time exact even if the cache is old. Rounded up, so that a timer never fires early. */
 static uint64_t delay_ms(event_loop *loop, int64_t delay_us) {
     int64_t now_us = event_loop_now_us(loop);
     int64_t due_us = delay_us > INT64_MAX - 1000 - now_us ? INT64_MAX - 1000 : now_us + delay_us;
@@ -184,7 +184,7 @@ void event_loop_run(event_loop *loop) {
     run_idles(loop);
 }
 
-/* Where lookouts bring what there is, descriptors need not be looked at each time. */
+/* Whether this iteration may skip polling descriptors, because lookouts have input or the last poll is recent. */
 static bool may_skip(event_loop *loop) {
     if (list_empty(&loop->lookouts) || loop->found || has_news(&loop->uv)) return false;
     bool brought = loop->brought;
@@ -251,10 +251,10 @@ static void sleep_at(event_loop *loop, int64_t timeout_us) {
     disarm(loop);
 }
 
-/* True: a lookout is ready, and was before it slept. */
+/* Returns true if a lookout was ready before the loop slept. */
 static bool await(event_loop *loop, int64_t timeout_us) {
     if (any_ready(loop)) return true;
-    loop->found = false; /* libuv has seen it by now, or it is found again */
+    loop->found = false; /* libuv has processed the descriptor, or the next poll reports it again */
     if (loop->looks && adaptive_poll_look(&loop->poll, clock_real(), is_ready, loop)) return !loop->found;
     int64_t start_us = event_loop_now_us(loop);
     sleep_at(loop, timeout_us);
@@ -305,7 +305,7 @@ void event_loop_idle_remove(event_loop_idle *idle) {
 
 static void free_handle(uv_handle_t *handle) { free(handle); }
 
-/* A descriptor in error is reported once with a status, which the callback will meet itself when it reads. */
+/* libuv reports a descriptor in error once with a status; the callback gets the same error when it reads. */
 static void on_poll(uv_poll_t *handle, int status, int events) {
     event_loop_watch *watch = (event_loop_watch *)handle;
     watch->fn(watch->context);
@@ -364,6 +364,6 @@ mr_status event_loop_status(int uv_error, const char *what) {
     if (uv_error >= 0) return MR_OK;
     mr_status status = uv_error == UV_ECANCELED   ? MR_CANCELLED
                        : uv_error == UV_ETIMEDOUT ? MR_TIMEOUT
-                                                  : error_status(-uv_error); /* libuv's numbers are errno's, negative */
+                                                  : error_status(-uv_error); /* libuv errors are negated errnos */
     return error_set(status, "%s: %s", what, uv_strerror(uv_error));
 }

@@ -24,7 +24,7 @@ typedef struct fixture {
     int64_t fired_us;
 } fixture;
 
-static bool looks_first; /* all tests run with both kinds of loops */
+static bool looks_first; /* all tests run with and without polling */
 
 static void setup(fixture *fixture) {
     memset(fixture, 0, sizeof *fixture);
@@ -85,7 +85,7 @@ static void a_timer_may_end_itself(void **state) {
     event_loop_timer_set(fixture.timer, 0);
     event_loop_run(fixture.loop);
     assert_int_equal(fixture.calls, 1);
-    event_loop_destroy(fixture.loop); /* with its close callback still to come */
+    event_loop_destroy(fixture.loop); /* its close callback is still pending */
 }
 
 static void run_once_keeps_its_limit(void **state) {
@@ -120,7 +120,7 @@ static void idles_run_before_the_wait_and_at_the_end(void **state) {
     event_loop_timer_set(fixture.timer, 0);
     fixture.calls = 0;
     event_loop_run(fixture.loop);
-    assert_true(fixture.calls >= 2); /* the timer once, the idle after it */
+    assert_true(fixture.calls >= 2); /* once for the timer, then for the idle */
     event_loop_idle_remove(fixture.idle);
     event_loop_timer_destroy(fixture.timer);
     event_loop_destroy(fixture.loop);
@@ -167,7 +167,7 @@ static void read_one(void *context) {
     if (read(fixture->fds[0], &byte, 1) == 1)
         fixture->calls++;
     else
-        fixture->other_calls++; /* the other end is gone */
+        fixture->other_calls++; /* the other end was closed */
 }
 
 static void a_watch_tells_bytes_and_the_end(void **state) {
@@ -209,9 +209,9 @@ static void another_thread_ends_the_wait(void **state) {
     setup(&fixture);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wake_from_outside, fixture.loop), 0);
-    event_loop_run_once(fixture.loop, -1); /* would never end otherwise: there is nothing to wait for */
+    event_loop_run_once(fixture.loop, -1); /* never returns without the wake-up: there is nothing to wait for */
     assert_int_equal(pthread_join(thread, NULL), 0);
-    event_loop_wake(fixture.loop); /* before the wait: not lost */
+    event_loop_wake(fixture.loop); /* a wake-up before the wait is not lost */
     event_loop_run_once(fixture.loop, -1);
     event_loop_destroy(fixture.loop);
 }
@@ -221,7 +221,7 @@ static void a_pause_ends_with_what_is_to_do(void **state) {
     setup(&fixture);
     assert_int_equal(pipe(fixture.fds), 0);
     assert_int_equal(event_loop_watch_add(fixture.loop, fixture.fds[0], read_one, &fixture, &fixture.watch), MR_OK);
-    assert_int_equal(event_loop_pause_us(fixture.loop), 0); /* the kernel does not know of it yet */
+    assert_int_equal(event_loop_pause_us(fixture.loop), 0); /* libuv has not passed the watch to the kernel yet */
     event_loop_run_once(fixture.loop, 0);
     assert_int_equal(event_loop_pause_us(fixture.loop), -1);
     assert_int_equal(write(fixture.fds[1], "a", 1), 1);
@@ -248,12 +248,12 @@ static void a_pause_tells_whether_a_lookout_ended_it(void **state) {
     bool there = false;
     setup(&fixture);
     event_loop_lookout *lookout = event_loop_lookout_add(fixture.loop, &ops, &there);
-    event_loop_run_once(fixture.loop, 0); /* before that the kernel knows of nothing that wakes it */
+    event_loop_run_once(fixture.loop, 0); /* passes the descriptor that wakes the loop to the kernel */
     event_loop_wake(fixture.loop);
-    assert_false(event_loop_pause(fixture.loop, -1)); /* it slept */
+    assert_false(event_loop_pause(fixture.loop, -1)); /* the loop slept */
     there = true;
     assert_true(event_loop_pause(fixture.loop, -1));
-    assert_false(event_loop_pause(fixture.loop, 0)); /* this is no pause */
+    assert_false(event_loop_pause(fixture.loop, 0)); /* a pause of 0 does not wait */
     event_loop_lookout_remove(lookout);
     event_loop_destroy(fixture.loop);
 }
@@ -261,7 +261,7 @@ static void a_pause_tells_whether_a_lookout_ended_it(void **state) {
 static void insist(void *context) {
     fixture *fixture = context;
     if (++fixture->calls < 200) event_loop_idle_again(fixture->loop);
-    if (fixture->calls == 200) event_loop_wake(fixture->loop); /* now it may wait */
+    if (fixture->calls == 200) event_loop_wake(fixture->loop); /* from here on the loop may wait */
 }
 
 static void idles_that_want_to_run_again_do_before_the_wait(void **state) {
@@ -271,11 +271,11 @@ static void idles_that_want_to_run_again_do_before_the_wait(void **state) {
     fixture.idle = event_loop_idle_add(fixture.loop, insist, &fixture);
     event_loop_run_once(fixture.loop, 0);
     assert_int_equal(event_loop_pause_us(fixture.loop), 0);
-    while (fixture.calls < 200) event_loop_run_once(fixture.loop, -1); /* would never end if it waited */
+    while (fixture.calls < 200) event_loop_run_once(fixture.loop, -1); /* would not end if the loop waited */
     event_loop_run_once(fixture.loop, 0);
     assert_int_equal(event_loop_pause_us(fixture.loop), -1);
     fixture.calls = 0;
-    event_loop_timer_set(fixture.timer, 1000); /* has its turn among them */
+    event_loop_timer_set(fixture.timer, 1000); /* timers run between repeated idles */
     event_loop_run(fixture.loop);
     assert_true(fixture.fired_us != 0);
     event_loop_idle_remove(fixture.idle);
@@ -307,7 +307,7 @@ static void a_loop_leaves_nothing_behind(void **state) {
 static void a_loop_that_was_stopped_late_closes(void **state) {
     fixture fixture;
     setup(&fixture);
-    event_loop_stop(fixture.loop); /* it does not run, and will not */
+    event_loop_stop(fixture.loop); /* the loop does not run, and will not */
     event_loop_destroy(fixture.loop);
 }
 

@@ -1,7 +1,7 @@
 /* frame.c — see frame.h.
  *
- * The hot path is frame_decode with a whole header and head before it: a handful of comparisons that all hold and,
- * where there is a wire, two short hashes. Error texts are made in cold functions, away from it. */
+ * The hot path is frame_decode of a complete header and head: a few comparisons that all hold and, without FRAME_PLAIN,
+ * two short hashes. Error texts are made in cold functions. */
 #include "net/frame.h"
 
 #include <string.h>
@@ -45,14 +45,14 @@ static inline uint32_t strange_flags(const frame_header *h, const frame_limits *
 
 static inline bool has_kind(uint64_t kinds, unsigned kind) { return kind < 64 && (kinds >> kind & 1) != 0; }
 
-/* Only a body can be checked, and only a checked one has a checksum. */
+/* A checksum requires a body, and a body checksum that is not 0 requires FRAME_BODY_CHECKED. */
 static inline bool body_fields_agree(const frame_header *h) {
     if (h->flags & FRAME_BODY_CHECKED) return h->body_size != 0;
     return h->body_checksum == 0;
 }
 
-/* The header is hashed and stored in words that are put together in registers: a wide read of bytes just stored in
- * smaller pieces stalls. */
+/* The header is hashed and stored in words that are assembled in registers: a wide load of bytes just stored in smaller
+ * parts stalls. */
 static inline uint64_t word_0(const frame_header *h) {
     return h->magic | (uint64_t)h->version << 32 | (uint64_t)h->kind << 40 | (uint64_t)h->flags << 48;
 }
@@ -61,7 +61,8 @@ static inline void store_word(uint8_t *out, size_t index, uint64_t word) {
     memcpy(out + 8 * index, &word, sizeof word);
 }
 
-/* The head is hashed apart, as it need not lie behind its header when a frame is sent, and takes part as its hash. */
+/* The head is hashed separately, because a sender's head need not follow the header in memory; its hash is part of the
+ * hashed words. */
 static inline uint32_t checksum_of(const frame_header *h, span head) {
     if ((h->flags & FRAME_PLAIN) != 0) return 0;
     const uint64_t words[5] = {word_0(h), h->head_size, h->body_size, h->body_checksum,
@@ -105,7 +106,7 @@ COLD static mr_status refuse_version(unsigned version) {
     return format_reject("the frame", version, FRAME_VERSION, FORMAT_USE_SAME);
 }
 
-/* Names the wrong field, in the order of the table. */
+/* Names the first invalid field, in the order of the table. */
 COLD static mr_status refuse_header(const frame_header *h, const frame_limits *limits, uint32_t head_max) {
     const char *kind = frame_kind_name((frame_kind)h->kind);
     if (h->magic != FRAME_MAGIC) {
@@ -137,7 +138,7 @@ COLD static mr_status refuse_checksum(const frame_header *h, uint32_t computed) 
                      frame_kind_name((frame_kind)h->kind), h->checksum, h->head_size, computed);
 }
 
-/* Fewer bytes than a header. A stranger that speaks something else is refused at its first bytes, not waited for. */
+/* Fewer bytes than a header are available. Another protocol is refused at its first bytes, without waiting for more. */
 COLD static mr_status decode_start(span available, size_t *need) {
     const uint32_t magic = FRAME_MAGIC;
     uint8_t expected[sizeof magic];
@@ -152,8 +153,8 @@ COLD static mr_status decode_start(span available, size_t *need) {
     return MR_OK;
 }
 
-/* A whole message without a body, in memory that both share: most of all frames there are. Its header is what it is,
- * but for the size of its head. False: it is something else, or is not here yet. */
+/* Decodes a complete FRAME_PLAIN message without a body, the most common frame: only the head size varies in its
+ * header. Returns false for any other or incomplete frame. */
 static inline bool decode_plain(span available, const frame_limits *limits, frame *out) {
     uint64_t words[FRAME_HEADER_SIZE / 8];
     memcpy(words, available.data, sizeof words);

@@ -15,11 +15,11 @@
  *   32            the head, then the body
  *
  * The decoder is pure: it takes the received bytes and returns a frame or the number of bytes it needs. Every field is
- * checked before a byte behind the header is waited for. The body is no part of its input: the receiver has it written
- * straight to its destination. One frame has one encoding, so a decoded frame encodes to the same bytes.
+ * checked before bytes after the header are waited for. The body is not part of the decoder's input: the receiver reads
+ * it directly to its destination. A frame has one encoding, so a decoded frame encodes to the same bytes.
  *
- * The checksum is against broken bytes, not against an attacker: XXH3 has no key. Why the body's is optional, and where
- * the head's is left out, is in docs/decisions/002-checksums.md. */
+ * The checksum detects damage, not attacks: XXH3 has no key. docs/decisions/002-checksums.md explains why the body's
+ * checksum is optional and where the head's is omitted. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-/* X(name, number, whether it may have a body). Numbers travel: one that was given is never given again. */
+/* X(name, number, whether a body is allowed). Numbers are sent to peers and never reused. */
 #define FRAME_KIND_LIST(X) \
     X(HELLO, 1, 0)         \
     X(MESSAGE, 2, 1)       \
@@ -42,9 +42,9 @@ typedef enum frame_kind {
 #undef X
 } frame_kind;
 
-#define FRAME_FLAG_LIST(X)                                                      \
-    X(BODY_CHECKED, 0x0001) /* body_checksum is the body's; only with a body */ \
-    X(PLAIN, 0x0002)        /* without a checksum; only where the limits allow that */
+#define FRAME_FLAG_LIST(X)                                                 \
+    X(BODY_CHECKED, 0x0001) /* body_checksum is valid; only with a body */ \
+    X(PLAIN, 0x0002)        /* no checksum; only where the limits allow it */
 
 enum frame_flag {
 #define X(name, bit) FRAME_##name = (bit),
@@ -58,7 +58,7 @@ enum frame_flag {
 #define FRAME_MAGIC UINT32_C(0x46524d8d) /* the bytes 8d 'M' 'R' 'F' */
 enum { FRAME_VERSION = 1, FRAME_HEADER_SIZE = 32 };
 
-typedef struct frame_header { /* as it lies in the stream */
+typedef struct frame_header { /* the fields in stream order */
     uint32_t magic;
     uint8_t version, kind;
     uint16_t flags;
@@ -75,46 +75,46 @@ _Static_assert(offsetof(frame_header, body_checksum) == 24 && sizeof(frame_heade
 typedef struct frame_limits { /* limits of a peer's frames; small before HELLO */
     uint32_t head_max;
     uint64_t body_max;
-    bool plain; /* FRAME_PLAIN: there is no wire that could break a byte */
+    bool plain; /* FRAME_PLAIN is allowed: the medium cannot damage bytes */
 } frame_limits;
 
 typedef struct frame {
     frame_kind kind;
-    uint16_t flags;         /* of FRAME_FLAG_LIST */
+    uint16_t flags;         /* bits of FRAME_FLAG_LIST */
     span head;              /* borrowed */
-    uint64_t body_size;     /* bytes that follow the head */
+    uint64_t body_size;     /* size of the body after the head */
     uint64_t body_checksum; /* 0 without FRAME_BODY_CHECKED */
 } frame;
 
 const char *frame_kind_name(frame_kind kind); /* static: "MESSAGE"; "UNKNOWN" */
 
-/* Writes the header that belongs before frame->head. A frame that frame_decode would refuse is a programming error. */
+/* Writes the header that precedes frame->head. A frame that frame_decode would refuse is a programming error. */
 void frame_encode_header(uint8_t out[FRAME_HEADER_SIZE], const frame *frame);
-/* The same for a FRAME_PLAIN MESSAGE without a body: nothing but the size of its head makes it another. */
+/* Writes the header of a FRAME_PLAIN MESSAGE without a body, in which only the head size varies. */
 void frame_encode_plain(uint8_t out[FRAME_HEADER_SIZE], size_t head_size);
 
-/* Looks at the bytes that have come, from the start of a frame on.
+/* Decodes received bytes from the start of a frame.
  *   MR_OK, *need == 0   *out is the frame; its head lies in `available`, it took FRAME_HEADER_SIZE + head.size bytes
- *   MR_OK, *need > 0    nothing is wrong so far; call again when `available` has at least *need bytes
- *   MR_CORRUPT          not a frame, of another version, or damaged; the text says which field
+ *   MR_OK, *need > 0    valid so far; call again when `available` has at least *need bytes
+ *   MR_CORRUPT          not a frame, of another version, or damaged; the text names the field
  *   MR_TOO_LARGE        larger than the limits allow
- * After a failure the place of the next frame is unknown: the stream must be closed. */
+ * After a failure the start of the next frame is unknown: the stream must be closed. */
 MR_MUST mr_status frame_decode(span available, const frame_limits *limits, frame *out, size_t *need);
 
-/* The value of the header's checksum field: the low 32 bits of XXH3 over its other fields, in their order, and the
- * XXH3 of the head; 0 with FRAME_PLAIN. */
+/* The value of the header's checksum field: the low 32 bits of XXH3 over its other fields in order and the XXH3 of the
+ * head; 0 with FRAME_PLAIN. */
 uint32_t frame_checksum(const frame_header *header, span head);
 
-/* ---- The checksum of a body, at once or piece by piece as it comes. */
+/* ---- The checksum of a body, at once or incrementally. */
 
 uint64_t frame_body_checksum(span body);
 
-typedef struct frame_body_sum { /* in place; nothing to free */
+typedef struct frame_body_sum { /* used in place; nothing to free */
     _Alignas(64) uint8_t state[576];
 } frame_body_sum;
 
 void frame_body_sum_init(frame_body_sum *sum);
 void frame_body_sum_add(frame_body_sum *sum, span piece);
-uint64_t frame_body_sum_get(const frame_body_sum *sum); /* of all pieces so far */
-/* MR_CORRUPT unless the pieces were the body that the frame announced. */
+uint64_t frame_body_sum_get(const frame_body_sum *sum); /* checksum of all bytes added so far */
+/* MR_CORRUPT if the bytes added do not match the frame's body checksum. */
 MR_MUST mr_status frame_body_sum_check(const frame_body_sum *sum, const frame *frame);

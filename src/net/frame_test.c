@@ -14,7 +14,7 @@
 static const frame_limits wide = {.head_max = MESSAGE_HEAD_MAX, .body_max = UINT64_MAX};
 static const frame_limits within = {.head_max = MESSAGE_HEAD_MAX, .body_max = UINT64_MAX, .plain = true};
 
-/* A frame as the stream carries it, without its body. */
+/* Writes the frame as on the stream, without its body. */
 static size_t encode(uint8_t *out, const frame *frame) {
     frame_encode_header(out, frame);
     if (frame->head.size != 0) memcpy(out + FRAME_HEADER_SIZE, frame->head.data, frame->head.size);
@@ -68,7 +68,7 @@ static void the_decoder_asks_for_what_is_missing(void **state) {
         size_t size = encode(bytes, &in);
         for (size_t have = 0; have < size; have++) {
             size_t need = 0;
-            uint8_t *part = malloc(have + 1); /* so that the sanitizer sees a read behind it */
+            uint8_t *part = malloc(have + 1); /* exact, so that the sanitizer detects reads past the end */
             memcpy(part, bytes, have);
             assert_int_equal(frame_decode(span_of(part, have), &wide, &out, &need), MR_OK);
             assert_int_equal(need, have < FRAME_HEADER_SIZE ? FRAME_HEADER_SIZE : size);
@@ -95,7 +95,7 @@ static void every_flipped_bit_is_noticed(void **state) {
         size_t need = 0;
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         mr_status status = frame_decode(span_of(bytes, size), &wide, &out, &need);
-        /* A longer head is waited for: its checksum fails when it is there. */
+        /* A longer head is waited for, and its checksum fails when it has arrived. */
         assert_true(status == MR_CORRUPT || status == MR_TOO_LARGE || (status == MR_OK && need > size));
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
@@ -122,11 +122,11 @@ static void check_plain(uint64_t body_size) {
     bytes[offsetof(frame_header, body_checksum)] = 1;
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
     bytes[offsetof(frame_header, body_checksum)] = 0;
-    bytes[offsetof(frame_header, checksum)] = 1; /* one frame has one encoding */
+    bytes[offsetof(frame_header, checksum)] = 1; /* a frame has one encoding */
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
 }
 
-/* What is plain is taken where the limits allow it, and everything but broken bytes is noticed as ever. */
+/* FRAME_PLAIN frames are accepted where the limits allow them; errors other than damaged bytes are still detected. */
 static void plain_frames_are_for_memory(void **state) {
     uint8_t bytes[FRAME_HEADER_SIZE + 5];
     frame out;
@@ -134,15 +134,15 @@ static void plain_frames_are_for_memory(void **state) {
     check_plain(7);
     check_plain(0);
     size_t size = encode(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of("hello", 5)});
-    bytes[size - 1] ^= 1; /* who sends a checksum is checked there, too */
+    bytes[size - 1] ^= 1; /* a checksum, if present, is checked there too */
     assert_int_equal(frame_decode(span_of(bytes, size), &within, &out, &need), MR_CORRUPT);
 }
 
-/* Changes one field of a good header, makes the checksum right again, and reads what the decoder says. */
+/* Changes one field of a valid header, corrects the checksum, and compares the decoder's error. */
 typedef struct refusal {
     const char *text;
     mr_status status;
-    frame_header change; /* what is not zero replaces the good field */
+    frame_header change; /* fields that are not zero replace the valid ones */
 } refusal;
 
 static void wrong_fields_are_named(void **state) {
@@ -239,11 +239,11 @@ static void bodies_are_summed_in_pieces(void **state) {
     frame_body_sum_add(&sum, span_of(body, sizeof body - 1));
     assert_int_equal(frame_body_sum_check(&sum, &frame), MR_CORRUPT);
     assert_non_null(strstr(mr_last_error(), "a body of 5000 bytes with checksum "));
-    frame.flags = 0; /* nothing was promised */
+    frame.flags = 0; /* no checksum was announced */
     assert_int_equal(frame_body_sum_check(&sum, &frame), MR_OK);
 }
 
-/* The checksum is part of the format: these bytes were written by version 1 and stay readable. */
+/* The checksum is part of the format: version 1 wrote these bytes, and they stay readable. */
 static void the_format_does_not_drift(void **state) {
     static const uint8_t ping[FRAME_HEADER_SIZE + 2] = {0x8d, 'M', 'R', 'F',  1,    3,    0,    0,          2,
                                                         0,    0,   0,   0xa3, 0x55, 0xac, 0x7e, [32] = 'a', 'b'};

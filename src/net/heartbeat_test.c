@@ -18,7 +18,7 @@ static heartbeat started(void) {
     return heartbeat;
 }
 
-/* Ticks when it wants to be ticked; says what came of it. */
+/* Calls heartbeat_tick when it is due, plus a delay; returns the verdict. */
 static heartbeat_verdict tick(heartbeat *heartbeat, int64_t *now_us, int64_t late_us) {
     *now_us = heartbeat_next_us(heartbeat) + late_us;
     return heartbeat_tick(heartbeat, *now_us);
@@ -59,7 +59,7 @@ static void an_answer_starts_the_count_again(void **state) {
     }
 }
 
-/* Whatever the count was: the tick after a stop never kills, and the sockets are read before the next one. */
+/* With any count, the tick after a stop never reports a dead peer, and the sockets are read before the next tick. */
 static void a_stopped_process_does_not_blame_its_peer(void **state) {
     for (int before = 0; before <= MISSES; before++) {
         heartbeat heartbeat = started();

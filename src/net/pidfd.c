@@ -19,7 +19,7 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#define PIDFD_ID ((idtype_t)3) /* the kernel's P_PIDFD, which glibc before 2.36 does not name */
+#define PIDFD_ID ((idtype_t)3) /* the kernel's P_PIDFD, which glibc lacks before 2.36 */
 
 mr_status pidfd_of_child(int pid, int *out) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -32,7 +32,7 @@ mr_status pidfd_of_peer(int socket, int pid, int *out) {
     int fd = -1;
     socklen_t size = sizeof fd;
     if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 && fd >= 0) {
-        *out = fd; /* Linux 6.5: the process itself, whatever became of its number */
+        *out = fd; /* Linux 6.5: refers to the process itself, even if its number was reused */
         return MR_OK;
     }
     if (pid <= 0) return error_set(MR_IO, "the peer's process (%d) is in another pid namespace", pid);
@@ -47,7 +47,7 @@ bool pidfd_ended(int pidfd) {
 
 bool pidfd_process_ended(int pid) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH; /* or there are no descriptors left */
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH; /* pidfd_open also fails without a free descriptor */
     bool ended = pidfd_ended(fd);
     close(fd);
     return ended;
@@ -62,8 +62,8 @@ static bool from_parent(int pidfd, int *wait_status) {
     return true;
 }
 
-/* The fields behind the name, which may itself hold spaces and brackets: state is the first, what it answers to the
- * parent the second, the exit code the last one that matters. */
+/* Fields after the name, which may contain spaces and brackets: the state is the first, the parent's pid the second,
+ * the exit code the last one. */
 static bool read_stat(int pid, char *state, int *parent, int *exit_code) {
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -73,7 +73,7 @@ static bool read_stat(int pid, char *state, int *parent, int *exit_code) {
            sscanf(last, "%d", exit_code) == 1;
 }
 
-/* A zombie keeps its number, so /proc described this process if it is still there afterwards. */
+/* A zombie keeps its number, so /proc described this process if the zombie still exists afterwards. */
 static bool from_zombie(int pidfd, int pid, int *wait_status) {
     char state;
     int parent, exit_code;
@@ -83,7 +83,7 @@ static bool from_zombie(int pidfd, int pid, int *wait_status) {
     return true;
 }
 
-/* The first version of the kernel's struct pidfd_info; Debian 12's headers are older than it. */
+/* The first version of the kernel's struct pidfd_info; the headers of Debian 12 lack it. */
 typedef struct info {
     uint64_t mask, cgroup;
     uint32_t pid, tgid, ppid, ids[8];

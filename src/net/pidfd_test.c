@@ -23,12 +23,12 @@
 
 enum { CHILD_MS = 10000 };
 
-/* A listener with an abstract name that the kernel picks; children connect to it. */
+/* A listener with an abstract name that the kernel chooses; children connect to it. */
 typedef struct door {
     int fd;
     struct sockaddr_un address;
     socklen_t size;
-    int ending; /* what the child does when it is let go: exits with it, or raises it if negative */
+    int ending; /* how the released child ends: the exit status, or a signal if negative */
 } door;
 
 static void door_open(door *door, int ending) {
@@ -53,7 +53,7 @@ static int caller(void *argument) {
 
 static int mother(void *argument) {
     pid_t pid = test_child_start(caller, argument);
-    (void)pid; /* never waited for: it stays a zombie */
+    (void)pid; /* not waited for: the process stays a zombie */
     pause();
     return 1;
 }
@@ -90,7 +90,7 @@ static void a_child_tells_how_it_ended(void **state) {
         let_go_and_wait(fd, pidfd);
         assert_true(pidfd_wait_status(pidfd, pid, &status));
         assert_int_equal(status, endings[i] < 0 ? -endings[i] : endings[i] << 8);
-        assert_int_equal(test_child_wait(child, CHILD_MS), endings[i]); /* it was left to be waited for */
+        assert_int_equal(test_child_wait(child, CHILD_MS), endings[i]); /* pidfd_wait_status has not reaped the child */
         assert_false(pidfd_is_child(pid));
         close(pidfd);
         close(fd);
@@ -137,7 +137,7 @@ static void a_number_tells_whether_its_process_has_ended(void **state) {
 
 static void a_missing_process_is_reported(void **state) {
     int pipes[2], pidfd;
-    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* no socket: only the number counts */
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* not a socket: only the number counts */
     assert_int_equal(pidfd_of_peer(pipes[0], 0, &pidfd), MR_IO);
     assert_int_equal(pidfd_of_peer(pipes[0], INT32_MAX - 1, &pidfd), MR_PEER_DIED);
     assert_int_equal(pidfd_of_peer(pipes[0], getpid(), &pidfd), MR_OK);

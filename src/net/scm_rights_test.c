@@ -1,4 +1,4 @@
-/* scm_rights_test.c — descriptors come with their bytes; those that nobody has a place for are closed. */
+/* scm_rights_test.c — descriptors arrive with their bytes; descriptors without room are closed. */
 #include "net/scm_rights.h"
 
 #include <setjmp.h>

@@ -30,9 +30,9 @@ mr_status unix_listener_address(const char *path, struct sockaddr_un *out) {
 
 static int unix_socket(int type) { return socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-/* Two processes that find the same dead file must not remove each other's new one: each holds a lock on the folder
- * while it looks and replaces. The lock keeps honest starters apart and leaves no file behind. A process that never
- * releases the lock delays the others, no more. */
+/* Two processes that find the same stale file must not remove each other's new file: each locks the directory while it
+ * checks and replaces. The lock leaves no file behind and works between cooperating processes; a process that never
+ * releases it only delays the others. */
 static int lock_folder(const char *path) {
     char *copy = xstrdup(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -42,7 +42,7 @@ static int lock_folder(const char *path) {
     return fd;
 }
 
-/* A connection is refused only where no process listens any more. */
+/* A connection is refused only if no process listens any more. */
 static bool is_dead(const struct sockaddr_un *address, int type) {
     int fd = unix_socket(type);
     if (fd < 0) return false;
@@ -64,7 +64,7 @@ static mr_status remove_dead(const char *path, const struct sockaddr_un *address
     return MR_OK;
 }
 
-/* bind gives the file the mode of the socket, less the umask: so it is set before there is a file. */
+/* bind creates the file with the mode of the socket minus the umask, so the mode is set before bind. */
 static mr_status bind_and_listen(int fd, const char *path, const struct sockaddr_un *address, int type, int backlog) {
     if (fchmod(fd, 0600) != 0) return error_errno("cannot create a unix socket for %s", path);
     if (bind(fd, (const void *)address, sizeof *address) != 0)

@@ -1,4 +1,4 @@
-/* value_arg.c — constructors of outgoing values (mr_int, mr_list, …). They are checked when they are measured. */
+/* value_arg.c — constructors of outgoing values (mr_int, mr_list, …). Measuring checks them. */
 #include <string.h>
 
 #include "net/value.h"
@@ -32,7 +32,7 @@ mr_arg mr_bool(bool value) { return (mr_arg){.kind = MR_KIND_BOOL, .b = value}; 
 mr_arg mr_int(int64_t value) { return (mr_arg){.kind = MR_KIND_INT, .i = value}; }
 mr_arg mr_float(double value) { return (mr_arg){.kind = MR_KIND_FLOAT, .f = value}; }
 
-/* A value made of NULL: every function that takes it refuses it. */
+/* A value made from NULL: every function that takes values refuses it. */
 static mr_arg none(void) { return (mr_arg){.kind = (mr_kind)VALUE_KIND_NONE}; }
 
 mr_arg mr_str(const char *text) { return text == NULL ? none() : mr_text(text, strlen(text)); }
@@ -43,7 +43,7 @@ mr_arg mr_list(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_K
 mr_arg mr_tuple(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KIND_TUPLE, .items = {items, count}}; }
 mr_arg mr_map(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KIND_MAP, .items = {items, count}}; }
 
-/* Numbers that do not fit their field become one that measuring refuses. */
+/* A number that does not fit its field becomes one that measuring refuses. */
 static uint8_t narrow(int number) { return number < 0 || number > UINT8_MAX ? UINT8_MAX : (uint8_t)number; }
 
 static mr_arg tensor(int dtype, int tensor_kind, int dims, mr_array array) {

@@ -8,8 +8,8 @@
 #include "net/value.h"
 
 enum {
-    STREAM_BODY = 4 << 20,   /* larger ones only push other things out of the caches, */
-    STREAM_BUFFER = 32 << 20 /* and memcpy sees that by itself if one buffer is that large */
+    STREAM_BODY = 4 << 20,   /* above this size a cached copy evicts other data, and */
+    STREAM_BUFFER = 32 << 20 /* memcpy streams by itself if one buffer has this size */
 };
 
 static uint64_t align_up(uint64_t offset) {

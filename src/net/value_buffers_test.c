@@ -1,4 +1,4 @@
-/* value_buffers_test.c — tables of buffers: how they are laid out, and what is refused. */
+/* value_buffers_test.c — tables of buffers: their layout, and which ones are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static const uint8_t data[300] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-/* Three buffers: 100 bytes, none (a custom object's), 130 bytes. */
+/* Three buffers: of 100, 0 (a custom object's) and 130 bytes. */
 static exact_value three_buffers(void) {
     static const mr_span empty = {data, 0};
     static const mr_custom custom = {.format = 1, .buffers = &empty, .buffer_count = 1};
@@ -50,7 +50,7 @@ static void buffers_are_laid_out_one_after_the_other(void **state) {
     assert_int_equal(value_body_size(NULL, 0), 0);
 }
 
-/* Buffers that lie elsewhere already, in shared memory: only the table changes. */
+/* Buffers that are in shared memory already: only the table changes. */
 static void buffers_may_lie_in_another_region(void **state) {
     static _Alignas(VALUE_BUFFER_ALIGN) uint8_t shared[1024];
     exact_value value = three_buffers();
@@ -75,11 +75,11 @@ static void buffers_may_lie_in_another_region(void **state) {
 static void buffers_outside_the_region_are_refused(void **state) {
     const value_payload_entry wrong[] = {
         {1, 100},               /* not aligned */
-        {256, 100},             /* ends behind the region */
-        {320, 100},             /* begins behind it */
+        {256, 100},             /* ends after the region */
+        {320, 100},             /* begins after the region */
         {0, 259},               /* one byte too long */
-        {UINT64_MAX - 63, 100}, /* the sum goes around */
-        {64, UINT64_MAX - 63},  /* the sum goes around */
+        {UINT64_MAX - 63, 100}, /* the sum overflows */
+        {64, UINT64_MAX - 63},  /* the sum overflows */
         {UINT64_C(1) << 63, UINT64_C(1) << 63},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -106,7 +106,7 @@ static void a_payload_has_the_size_that_it_says(void **state) {
     exact_value_fini(&value);
 }
 
-/* One buffer more than is named, and one that is named twice. */
+/* One unreferenced buffer, and one that is referenced twice. */
 static void every_buffer_is_named_once(void **state) {
     exact_value exact_value = three_buffers();
     span value = exact_value_value(&exact_value);
@@ -138,7 +138,7 @@ static void a_key_is_no_buffer(void **state) {
     assert_int_equal(value_open(&doc, span_of(&payload, sizeof payload), span_of(NULL, 0), &root), MR_CORRUPT);
     assert_string_equal(mr_last_error(), "key number 0 of a map: a map key that is not nil, bool, int, float, str, "
                                          "bytes or a tuple of these, at byte 1 of 8");
-    payload.map[0] = 0x92; /* in a list it may be one */
+    payload.map[0] = 0x92; /* in a list an out-of-line item is allowed */
     assert_int_equal(value_open(&doc, span_of(&payload, sizeof payload), span_of(NULL, 0), &root), MR_OK);
     value_close(&doc);
 }

@@ -1,11 +1,10 @@
-/* value_check.c — validation of an encoded value, once, before anything of it is read.
+/* value_check.c — validation of an encoded value, once, before it is read.
  *
- * One pass over the items from front to back, with a stack of the containers that are open. It is an array, not
- * recursion, so a message decides neither how deep we call nor how much we allocate: the index grows with containers
- * that are really there.
+ * One pass over the items, with a stack of the open containers. The stack is a fixed array, so a message determines
+ * neither the call depth nor the memory: the index grows only with containers that are present.
  *
- * Invariants  at <= end <= size of the value, where `end` is that of the innermost open tuple, or the value's;
- *             skips[i] is complete when container i is closed, and those inside it have higher numbers;
+ * Invariants  at <= end <= size of the value, where `end` is the end of the innermost open tuple, or of the value;
+ *             skips[i] is complete when container i is closed, and containers inside it have higher numbers;
  *             every open level has left > 0. */
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +16,10 @@
 typedef struct level {
     uint8_t kind;
     bool in_key;          /* this container is a map's key, or inside one */
-    uint32_t count, left; /* items in all, items to come; of a map: keys and values */
-    uint32_t end;         /* where a tuple must end; of the others the end around them */
-    uint32_t ordinal;     /* in doc->skips */
-    uint32_t key_at;      /* of a map: where the last key is */
+    uint32_t count, left; /* items in total, remaining items; of a map: keys and values */
+    uint32_t end;         /* of a tuple: its required end; of others: the enclosing end */
+    uint32_t ordinal;     /* index in doc->skips */
+    uint32_t key_at;      /* of a map: offset of the last key */
 } level;
 
 typedef struct check {
@@ -35,7 +34,7 @@ static level *innermost(check *c) { return c->depth == 0 ? NULL : &c->levels[c->
 
 static uint32_t end_of(check *c) { return c->depth == 0 ? (uint32_t)c->doc->bytes.size : innermost(c)->end; }
 
-/* A map's items alternate, and it has an even number of them. */
+/* Keys and values of a map alternate; a map has an even number of items. */
 static bool at_key(const level *level) { return level->kind == MR_KIND_MAP && level->left % 2 == 0; }
 
 /* ---- Place of a fault. */
@@ -100,7 +99,7 @@ static mr_status open_level(check *c, const value_token *token, bool in_key) {
 
 static const char extra_bytes[] = "a tuple with bytes after its last item";
 
-/* One item is complete: so may be the containers that it was the last of. */
+/* Called when an item is complete: closes the containers of which it was the last item. */
 static mr_status close_levels(check *c) {
     for (level *inner = innermost(c); inner != NULL && --inner->left == 0; inner = innermost(c)) {
         if (inner->kind == MR_KIND_TUPLE && c->at != inner->end) {
@@ -113,7 +112,7 @@ static mr_status close_levels(check *c) {
     return MR_OK;
 }
 
-/* Every buffer is named once, in order: so none is left over and none is used twice. */
+/* Every buffer is referenced once, in order, so none is unused and none used twice. */
 static mr_status name_buffers(check *c, value_buffers named) {
     if (named.count == 0) return MR_OK;
     if (named.first != c->buffers_named) return refuse(c, MR_CORRUPT, "a buffer index out of order");
@@ -132,7 +131,7 @@ static mr_status check_item(check *c, const value_token *token) {
     return MR_OK;
 }
 
-/* Reads the item at c->at: afterwards it is complete (*opened is false) or its first item comes next. */
+/* Reads the item at c->at: afterwards it is complete (*opened is false) or its first item is next. */
 static mr_status check_next(check *c, value_token *token, bool *opened) {
     const char *wrong = value_token_read(c->doc->bytes, c->at, end_of(c), token);
     if (wrong != NULL) return refuse(c, MR_CORRUPT, wrong);
@@ -153,7 +152,7 @@ static mr_status check_next(check *c, value_token *token, bool *opened) {
     return check_item(c, token);
 }
 
-/* A list of ten thousand references is not unusual: those of which another one follows, at a time. */
+/* Fast path for lists of many references: skips all references that are followed by another item. */
 static void skip_refs(check *c) {
     level *list = innermost(c);
     if (list->kind != MR_KIND_LIST || list->in_key) return;

@@ -1,4 +1,4 @@
-/* value_check_test.c — bytes that are no value are refused, and the text says what is wrong and where. */
+/* value_check_test.c — bytes that are no value are refused, and the text names the fault and its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 static int nibble(char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; }
 
-/* "c4 03 616263" as bytes. */
+/* Converts hex text such as "c4 03 616263" to bytes. */
 static size_t from_hex(const char *hex, uint8_t *out) {
     size_t size = 0;
     for (; *hex != '\0'; hex++)
@@ -28,7 +28,7 @@ static mr_status open_hex(const char *hex, const char **text) {
     error_clear();
     mr_status status = exact_value_open(&value, &doc, &root);
     if (status == MR_OK) {
-        (void)value_digest(&root); /* all of it can be read */
+        (void)value_digest(&root); /* all items can be read */
         value_close(&doc);
     }
     exact_value_fini(&value);
@@ -144,7 +144,7 @@ static void tensors(void **state) {
     refused("d8 03 05000100 0100000000000000 00000000", "a buffer index past the last buffer, at byte 0 of 18");
 }
 
-/* Those of a list are looked at in one go; what is wrong is found at its place. */
+/* References in a list are skipped together; a fault is still reported at its place. */
 static void lists_of_refs(void **state) {
 #define REF "d8 05 0000000000000000 0000000000000000 "
     accepted("91 " REF);
@@ -173,7 +173,7 @@ static void other_extensions(void **state) {
     refused("c7 09 08 01 00000000 ffffffff", "a buffer index past the last buffer, at byte 0 of 12");
 }
 
-/* Whatever the width of a number: it is the same number. */
+/* A number of any width reads as the same number. */
 static void any_width_is_read(void **state) {
     static const struct {
         const char *hex;

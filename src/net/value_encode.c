@@ -1,9 +1,9 @@
 /* value_encode.c — arguments to bytes, in two passes.
  *
  * The first pass checks the tree and adds up sizes; the second writes into memory of exactly that size. An item's size
- * does not depend on where it lies (a tensor's data is padded to 7 bytes in all, a tuple's header has one length), so
- * sizes simply add. Both passes see arguments through the same two helpers: `leaf`, which makes a value that is passed
- * on look like the argument it once was, and `children`, which gives the items of a container of either kind.
+ * does not depend on its place (a tensor's data is padded to 7 bytes in all, a tuple's header has one length), so sizes
+ * simply add. Both passes read arguments through the same two helpers: `leaf`, which converts a received value that is
+ * passed on to an argument, and `children`, which iterates over the items of a container of either kind.
  *
  * Recursion follows containers only and ends at VALUE_DEPTH_MAX. */
 #include <msgpuck.h>
@@ -14,14 +14,14 @@
 #include "net/value_extension.h"
 #include "net/value_utf8.h"
 
-/* ---- Arguments and values that are passed on, seen alike. */
+/* ---- Uniform access to arguments and to received values that are passed on. */
 
 typedef struct leaf {
     const mr_arg *arg; /* the caller's, or `own` */
     mr_arg own;
     mr_tensor tensor;
     mr_custom custom;
-    const mr_value *value; /* where the buffers of a custom object are; NULL: in custom.buffers */
+    const mr_value *value; /* the value with the buffers of a custom object; NULL: they are in custom.buffers */
 } leaf;
 
 static mr_status read_received(const mr_value *value, leaf *out) {
@@ -68,7 +68,7 @@ static mr_status leaf_buffer(const leaf *leaf, size_t index, mr_span *out) {
 }
 
 typedef struct children {
-    const mr_arg *next; /* NULL: they come from the iterator */
+    const mr_arg *next; /* NULL: the iterator gives the items */
     mr_iter iter;
     mr_value value;
     mr_arg arg;
@@ -79,7 +79,7 @@ static children children_of(const mr_arg *arg) {
     return (children){.iter = mr_value_iter(arg->value)};
 }
 
-/* Borrowed until the next call. */
+/* The item is borrowed until the next call. */
 static const mr_arg *next_child(children *children) {
     if (children->next != NULL) return children->next++;
     (void)mr_iter_next(&children->iter, &children->value); /* nil if there is none: only if its bytes were changed */
@@ -110,10 +110,10 @@ typedef struct measure {
     uint64_t buffer_count, buffer_size;
     uint64_t apart_size, apart_count;
     bool has_refs;
-    int wraps; /* containers that are named in the text of a failure */
+    int wraps; /* containers named in the text of a failure so far */
 } measure;
 
-/* Refuses a wrong size or pointer before the bytes are read or added up. */
+/* Refuses an invalid size or pointer before the bytes are read or added up. */
 static mr_status check_memory(mr_span bytes, const char *what) {
     if (bytes.size > VALUE_BODY_MAX)
         return error_set(MR_TOO_LARGE, "%s of %zu bytes: the limit is 2^56", what, bytes.size);
@@ -121,7 +121,7 @@ static mr_status check_memory(mr_span bytes, const char *what) {
     return error_set(MR_INVALID, "%s of %zu bytes whose pointer is NULL", what, bytes.size);
 }
 
-/* Adds bytes that lie in the value. The sum stays below 2^33, so it cannot overflow. */
+/* Adds bytes within the value. The sum stays below 2^33 and cannot overflow. */
 static mr_status add(measure *m, uint64_t header, uint64_t size) {
     if (size > VALUE_SIZE_MAX || m->size + header + size > VALUE_SIZE_MAX)
         return error_set(MR_TOO_LARGE, "a value of more than %u bytes beside its buffers", VALUE_SIZE_MAX);
@@ -129,7 +129,7 @@ static mr_status add(measure *m, uint64_t header, uint64_t size) {
     return MR_OK;
 }
 
-/* Adds a buffer that lies beside the value. The sum stays below 2^57. */
+/* Adds an out-of-line buffer. The sum stays below 2^57. */
 static mr_status add_buffer(measure *m, uint64_t size) {
     if (size > VALUE_BODY_MAX || m->buffer_size + size > VALUE_BODY_MAX)
         return error_set(MR_TOO_LARGE, "the buffers of the value exceed 2^56 bytes");
@@ -138,7 +138,7 @@ static mr_status add_buffer(measure *m, uint64_t size) {
     return MR_OK;
 }
 
-/* The same for data that may be written apart. */
+/* As add, for data that may be written apart. */
 static mr_status add_data(measure *m, uint64_t header, uint64_t size) {
     if (size >= VALUE_APART) {
         m->apart_count++;
@@ -158,7 +158,7 @@ static mr_status measure_bytes(measure *m, const mr_arg *arg, bool in_key) {
 
 static mr_status measure_str(measure *m, const mr_arg *arg) {
     MR_TRY(check_memory(arg->bytes, "a str"));
-    if (arg->bytes.size > VALUE_SIZE_MAX) return add(m, 0, arg->bytes.size); /* too large: it is not read */
+    if (arg->bytes.size > VALUE_SIZE_MAX) return add(m, 0, arg->bytes.size); /* too large, so it is not read */
     if (!value_utf8_valid(span_of(arg->bytes.data, arg->bytes.size)))
         return error_set(MR_INVALID, "a str that is not UTF-8");
     return add_data(m, mp_sizeof_strl((uint32_t)arg->bytes.size), arg->bytes.size);
@@ -237,7 +237,8 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
 
 static mr_status measure_arg(measure *m, const mr_arg *arg, int depth, bool in_key);
 
-/* Names the place of the failing item, except far outside; names the key if it is a str of the caller's. */
+/* Adds the place of the failing item to the text, up to VALUE_PATH_LEVELS containers; shows the key if it is a str
+ * argument. */
 static mr_status wrap_item(measure *m, mr_status status, mr_kind kind, size_t index, const mr_arg *key) {
     if (m->wraps > VALUE_PATH_LEVELS) return status;
     if (m->wraps++ == VALUE_PATH_LEVELS) return error_wrap(status, "…");
@@ -295,7 +296,7 @@ mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *o
     return MR_OK;
 }
 
-/* ---- The second pass. Whatever does not fit was not measured. */
+/* ---- The second pass. All sizes were measured, so overflow is asserted. */
 
 typedef struct pen {
     char *start, *at, *end;
@@ -303,12 +304,12 @@ typedef struct pen {
     value_buffer *buffers;
     uint32_t buffer_count, buffer_max;
     uint64_t body_size;
-    value_apart *apart; /* NULL: nothing is */
+    value_apart *apart; /* NULL: nothing is written apart */
     uint32_t apart_count, apart_max;
-    size_t absent; /* bytes that were left out so far */
+    size_t absent; /* bytes written apart so far */
 } pen;
 
-/* Its position in the value. */
+/* The writer's position in the value. */
 static size_t place_of(const pen *pen) { return (size_t)(pen->at - pen->start) + pen->absent; }
 
 static char *room(pen *pen, uint64_t size) {
@@ -322,7 +323,7 @@ static void put_bytes(pen *pen, const void *data, size_t size) {
     pen->at = at + size;
 }
 
-/* Kinds that may lie out of line. */
+/* Writes data that may be written apart. */
 static void put_data(pen *pen, const void *data, size_t size) {
     if (pen->apart == NULL || size < VALUE_APART) {
         put_bytes(pen, data, size);
@@ -340,7 +341,7 @@ static void put_zeros(pen *pen, size_t size) {
 
 static void put_u32(pen *pen, uint32_t number) { put_bytes(pen, &number, sizeof number); }
 
-/* Large sizes get a place in the body, the next multiple of the alignment. */
+/* Assigns an out-of-line buffer the next aligned offset in the body. */
 static uint32_t put_buffer(pen *pen, mr_span bytes) {
     MR_ASSERT(pen->buffer_count < pen->buffer_max);
     uint64_t offset = (pen->body_size + VALUE_BUFFER_ALIGN - 1) & ~(uint64_t)(VALUE_BUFFER_ALIGN - 1);

@@ -10,7 +10,7 @@
 
 enum { HEX_MAX = 1000 };
 
-/* The value's bytes; extensions and others that are told apart by a space for the reader are compared without. */
+/* Compares the value's bytes with hex text; its spaces separate fields for the reader and are ignored. */
 static void encodes_to(mr_arg arg, size_t out_of_line_min, const char *expected) {
     exact_value exact_value;
     assert_int_equal(pack(&arg, out_of_line_min, &exact_value), MR_OK);
@@ -65,7 +65,7 @@ static void extensions(void **state) {
     const mr_arg two[] = {mr_bytes("0123456789", 10), mr_custom_arg(&custom)};
     encodes_to(mr_future((mr_ref){{1, 2}}), SIZE_MAX, "d8 05 0100000000000000 0200000000000000");
     encodes_to(mr_handle((mr_actor){{3, 4}}), SIZE_MAX, "d8 06 0300000000000000 0400000000000000");
-    /* Header 3, fixed 4 and shape 8 bytes: one zero before the data makes 16, six stand behind. */
+    /* Header 3, fixed part 4 and shape 8 bytes: one zero before the data makes 16, six follow the data. */
     encodes_to(mr_vector(numbers, 2), SIZE_MAX, "c7 1b 02 0b000100 0200000000000000 00 0000803f 00000040 000000000000");
     encodes_to(mr_vector(numbers, 2), 8, "d8 03 0b000100 0200000000000000 00000000");
     encodes_to(mr_vector(numbers, 0), 0, "c7 13 02 0b000100 0000000000000000 00000000000000");
@@ -76,7 +76,7 @@ static void extensions(void **state) {
     encodes_to(mr_list(two, 2), 4, "92 d6 04 00000000 c7 09 08 01 01000000 02000000");
 }
 
-/* Each length has its header: around each limit the value comes back, and is as long as it should be. */
+/* Around each limit between length headers the value reads back, with the expected size. */
 static void lengths(void **state) {
     static const struct {
         size_t size, str, bin, list, map;
@@ -175,7 +175,7 @@ static void nesting_has_a_limit(void **state) {
     exact_value_fini(&value);
 }
 
-/* A large key is read where it lies: it never becomes a buffer. */
+/* A large key stays in the value and never becomes a buffer. */
 static void keys_stay_in_the_value(void **state) {
     static const char long_text[100];
     const mr_arg key_items[] = {mr_bytes(long_text, 100)};

@@ -18,7 +18,7 @@ const char *value_tensor_bytes(unsigned dtype, int dims, const int64_t *shape, s
     bool empty = false;
     for (int i = 0; i < dims; i++) {
         if (shape[i] < 0) return "a tensor with a negative dimension";
-        /* A dimension of 0 does not excuse the others: a reader multiplies them in its own order. */
+        /* A dimension of 0 does not exempt the others: a reader multiplies them in its own order. */
         if (shape[i] == 0)
             empty = true;
         else if (__builtin_mul_overflow(bytes, (uint64_t)shape[i], &bytes) || bytes > INT64_MAX)

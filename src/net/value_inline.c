@@ -1,4 +1,4 @@
-/* value_inline.c — values without out-of-line buffers: their bytes alone, without a buffer table. The smallest of them,
+/* value_inline.c — values without out-of-line buffers: their bytes alone, without a buffer table. The smallest ones,
  * nil, bool, int and float, are read and written without a document or a plan. */
 #include <msgpuck.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "net/value_token.h"
 #include "net/value_utf8.h"
 
-/* Bytes of less than 256, all of the value: as value_token_read, which takes longer. */
+/* Reads bytes shorter than 256 that are the whole value: a faster value_token_read. */
 static bool read_short_bytes(span bytes, value_token *token) {
     if (bytes.size < 2 || bytes.data[0] != 0xc4 || bytes.size != 2 + (size_t)bytes.data[1]) return false;
     token->kind = MR_KIND_BYTES;
@@ -17,7 +17,7 @@ static bool read_short_bytes(span bytes, value_token *token) {
     return true;
 }
 
-/* A whole str or bytes, as many values are; value_check reports the fault of any other. */
+/* Fast path for a complete str or bytes; value_check reports the faults of all others. */
 static bool read_text(const value_doc *doc, mr_value *root) {
     value_token token;
     span bytes = doc->bytes;
@@ -65,14 +65,14 @@ size_t value_write_scalar(const mr_arg *arg, uint8_t *out) {
     }
 }
 
-/* A str or bytes of less than `limit` bytes, with which nothing is wrong. */
+/* Whether the argument is a valid str or bytes of less than `limit` bytes. */
 static bool is_text(const mr_arg *arg, size_t limit) {
     if (arg->received || (arg->kind != MR_KIND_STR && arg->kind != MR_KIND_BYTES)) return false;
     if (arg->bytes.size >= limit || (arg->bytes.data == NULL && arg->bytes.size != 0)) return false;
     return arg->kind == MR_KIND_BYTES || value_utf8_valid(span_of(arg->bytes.data, arg->bytes.size));
 }
 
-/* Made in registers: a copy of the words does not wait for single bytes to be stored. */
+/* The words are assembled in registers, so that copying them does not wait for byte stores. */
 size_t value_write_short(const mr_arg *arg, uint64_t out[2]) {
     if (!is_text(arg, VALUE_SHORT_MAX + 1)) return 0;
     const uint8_t *data = arg->bytes.data;
@@ -101,7 +101,7 @@ size_t value_write_text(const mr_arg *arg, size_t limit, uint8_t *out, size_t ro
     return head + size;
 }
 
-/* Whether a float, or an int of more than a byte, may begin so; a short text, as many values are, does not. */
+/* Whether a float, or an int of more than one byte, may begin with this byte; short texts do not. */
 static bool begins_number(uint8_t first) { return first >= 0xca && first <= 0xd3; }
 
 bool value_read_longer(span bytes, mr_value *out) {

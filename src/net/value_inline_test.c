@@ -1,4 +1,4 @@
-/* value_inline_test.c — text in one step: the same bytes as any other way, and nothing that is not whole is read. */
+/* value_inline_test.c — text in one step: the same bytes as by the general way; incomplete text is not read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void other_kinds_are_left_to_the_general_reader(void **state) {
     }
 }
 
-/* A buffer of exactly that size, so that a sanitizer sees whoever reads behind it. */
+/* Opens a copy in a buffer of exactly that size, so that a sanitizer detects reads past its end. */
 static mr_status open_copy(const uint8_t *bytes, size_t size, bool is_str, const uint8_t *expected) {
     uint8_t *copy = xmalloc(size + 1);
     memcpy(copy, bytes, size);
@@ -83,7 +83,7 @@ static void text_is_read_only_as_a_whole(void **state) {
         const bool is_str = i % 2 == 0;
         const mr_arg arg = text_of(is_str, data, sizes[i / 2]);
         size_t size = value_write_text(&arg, SIZE_MAX, out, ROOM);
-        out[size] = 0xc0; /* a value that follows */
+        out[size] = 0xc0; /* a second value after it */
         assert_int_equal(open_copy(out, size, is_str, data), MR_OK);
         assert_int_equal(open_copy(out, size + 1, is_str, data), MR_CORRUPT);
         for (size_t cut = 0; cut < size; cut += cut < 40 || size - cut < 40 ? 1 : 997)

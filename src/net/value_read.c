@@ -1,9 +1,8 @@
 /* value_read.c — reading of received values.
  *
- * A view holds the content of its item's header, so most reads need no look at the bytes. An iterator goes from item to
- * item: over a container it jumps with the document's index, over anything else with the item's own length. The bytes
- * were checked when the document was opened; they are read with the same bounded readers again, so that bytes which
- * changed meanwhile do no harm. */
+ * A view contains its item's header, so most reads do not access the bytes. An iterator skips a container with the
+ * document's index and any other item by its length. The bytes were checked when the document was opened; they are read
+ * with the same bounds-checked readers again, so that bytes which changed meanwhile do no harm. */
 #include <string.h>
 
 #include "base/error.h"
@@ -17,7 +16,7 @@ __attribute__((cold)) static mr_status not_a(const mr_value *value, const char *
     return error_set(MR_INVALID, "the value is a %s; expected %s", mr_kind_name(value_view_kind(value)), wanted);
 }
 
-/* What a payload's reader finds wrong was right when the document was opened. */
+/* A fault after the checks of value_open means that the bytes have changed. */
 __attribute__((cold)) static mr_status changed(const char *wrong) {
     return error_set(MR_CORRUPT, "the value changed while it was open: %s", wrong);
 }
@@ -114,14 +113,14 @@ mr_status mr_value_buffer(const mr_value *value, size_t index, mr_span *out) {
     MR_TRY(custom_of(value, &custom, &named));
     if (index >= custom.buffer_count)
         return error_set(MR_NOT_FOUND, "the custom object has no buffer %zu: it has %zu", index, custom.buffer_count);
-    size_t before = named.count - custom.buffer_count; /* the data, where it is a buffer itself */
+    size_t before = named.count - custom.buffer_count; /* 1 if the data is a buffer itself */
     if (!value_doc_buffer(value_view_doc(value), named.first + before + index, out))
         return changed("a buffer is not there any more");
     return MR_OK;
 }
 
-/* ---- Containers. An iterator in the words of a mr_iter: the document; the offset of the next item (lower 32 bits) and
- * how many are to come; the ordinal that the next container has. */
+/* ---- Containers. An iterator in the words of an mr_iter: the document; offset of the next item (lower 32 bits) and
+ * number of remaining items; ordinal of the next container. */
 
 size_t mr_value_count(const mr_value *value) {
     return value_is_container(value_view_kind(value)) ? value_size(value->word[2]) : 0;
@@ -161,7 +160,7 @@ bool mr_iter_next(mr_iter *iter, mr_value *out) {
     *out = value_view(doc, &token, (uint32_t)ordinal, false);
     return true;
 
-end: /* or the bytes changed meanwhile, and nothing more is to be had */
+end: /* or the bytes changed meanwhile, and iteration ends */
     iter->word[1] = value_word(at, 0);
     *out = nil;
     return false;
@@ -181,7 +180,7 @@ mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out) {
     return MR_OK;
 }
 
-/* The items of a container that is not empty. */
+/* The bytes of the items of a container that is not empty. */
 static bool items_of(const mr_value *value, span *out) {
     if (!value_is_container(value_view_kind(value)) || value_size(value->word[2]) == 0) return false;
     const value_doc *doc = value_view_doc(value);

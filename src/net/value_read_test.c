@@ -1,4 +1,4 @@
-/* value_read_test.c — reading what came in: the right kind, the wrong kind, items and fields. */
+/* value_read_test.c — reading received values: right and wrong kinds, items and fields. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -102,7 +102,7 @@ static void items_and_fields_are_found(void **state) {
     assert_int_equal(mr_value_item(&value, 1, &value), MR_OK);
     assert_int_equal(mr_value_int(&value, &i), MR_OK);
     assert_int_equal(i, 11);
-    assert_int_equal(mr_value_field(&map, "a", &value), MR_OK); /* the first of two */
+    assert_int_equal(mr_value_field(&map, "a", &value), MR_OK); /* the first of two equal keys */
     assert_int_equal(mr_value_kind(&value), MR_KIND_LIST);
     assert_int_equal(mr_value_field(&map, "", &value), MR_NOT_FOUND);
     assert_int_equal(mr_value_field(&map, "ab", &value), MR_NOT_FOUND);
@@ -111,7 +111,7 @@ static void items_and_fields_are_found(void **state) {
     close_arg(&list);
 }
 
-/* Where a container ends is known without looking into it: nonsense inside does not lead the walk astray. */
+/* The index states where a container ends: arbitrary bytes inside do not affect iteration. */
 static void walking_jumps_over_containers(void **state) {
     const mr_arg deep[] = {mr_int(1), mr_int(2)}, middle[] = {mr_list(deep, 2), mr_map(deep, 1), mr_list(NULL, 0)};
     const mr_arg items[] = {mr_tuple(middle, 3), mr_list(middle, 3), mr_map(deep, 1), mr_list(deep, 2), mr_int(77)};
@@ -120,7 +120,7 @@ static void walking_jumps_over_containers(void **state) {
     span bytes = exact_value_value(&list.value);
     mr_value value, inner;
     assert_int_equal(mr_value_item(&list.root, 1, &inner), MR_OK);
-    const size_t at = bytes.size - 13; /* the inside of the second item, which is "93 92 01 02 81 01 02 90" */
+    const size_t at = bytes.size - 13; /* inside the second item, which is "93 92 01 02 81 01 02 90" */
     uint8_t *raw = list.value.payload + (list.value.payload_size - bytes.size);
     assert_int_equal(raw[at - 2], 0x93);
     memset(raw + at, 0xc1, 3);
@@ -135,7 +135,7 @@ static void walking_jumps_over_containers(void **state) {
     close_arg(&list);
 }
 
-/* A container that was none when the document was opened is in no index: the walk ends there. */
+/* A container that appeared after opening is not in the index: iteration ends there. */
 static void a_container_that_came_later_ends_the_walk(void **state) {
     const mr_arg items[] = {mr_int(1), mr_int(2), mr_int(3)};
     opened list;
@@ -174,13 +174,13 @@ static void containers_of_the_same_bytes_are_known(void **state) {
     assert_true(same(mr_map(some, 2), mr_map(some, 2), SIZE_MAX));
     assert_false(same(mr_list(some, 4), mr_list(some, 3), SIZE_MAX));
     assert_false(same(mr_list(some, 4), mr_tuple(some, 4), SIZE_MAX));
-    assert_false(same(mr_list(some, 4), mr_map(some, 2), SIZE_MAX)); /* of which the items are the same */
+    assert_false(same(mr_list(some, 4), mr_map(some, 2), SIZE_MAX)); /* the items are the same */
     mr_arg others[] = {mr_int(3), inner, mr_nil(), mr_list((mr_arg[]){mr_str("x"), mr_vector(numbers, 2)}, 2)};
     assert_false(same(mr_list(some, 4), mr_list(others, 4), SIZE_MAX));
     others[3] = mr_list((mr_arg[]){mr_str("y"), mr_vector(numbers, 3)}, 2);
     assert_false(same(mr_list(some, 4), mr_list(others, 4), SIZE_MAX));
-    assert_false(same(mr_list(some, 4), mr_list(some, 4), sizeof numbers)); /* the numbers are beside them */
-    assert_false(same(mr_list(NULL, 0), mr_list(NULL, 0), SIZE_MAX));       /* not told */
+    assert_false(same(mr_list(some, 4), mr_list(some, 4), sizeof numbers)); /* the numbers are out of line */
+    assert_false(same(mr_list(NULL, 0), mr_list(NULL, 0), SIZE_MAX));       /* empty containers are not compared */
     assert_false(same(mr_int(5), mr_int(5), SIZE_MAX));
 }
 
@@ -219,11 +219,11 @@ static void releasing_the_root_tells_its_holder(void **state) {
     list.doc.release = note_release;
     released = 0;
     assert_int_equal(mr_value_item(&list.root, 0, &item), MR_OK);
-    mr_value_release(&item); /* a part holds nothing */
+    mr_value_release(&item); /* only the root releases */
     assert_int_equal(released, 0);
     mr_value_release(&list.root);
     assert_int_equal(released, 1);
-    mr_value_release(&list.root); /* it is nil by now */
+    mr_value_release(&list.root); /* the released root is nil */
     assert_int_equal(released, 1);
     assert_int_equal(mr_value_kind(&list.root), MR_KIND_NIL);
     close_arg(&list);

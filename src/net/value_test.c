@@ -1,4 +1,4 @@
-/* value_test.c — properties of values, tried on random trees: what goes in comes out; broken bytes do no harm. */
+/* value_test.c — properties of values on random trees: decoding inverts encoding; damaged bytes do no harm. */
 #include "net/value.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include "tests/support/exact_value.h"
 #include "tests/support/sanitized.h"
 
-/* ---- Random trees. What they point to lies in the forest and is reused for the next one. */
+/* ---- Random trees. Their data lies in the forest and is reused for the next tree. */
 
 enum { ARGS_MAX = 4000, BYTES_MAX = 64 * 1024, TENSORS_MAX = 1000, CUSTOMS_MAX = 1000 };
 
@@ -77,7 +77,7 @@ static mr_arg random_tensor(forest *forest) {
         tensor->shape[i] = (int64_t)rng_below(rng, i < 2 ? 6 : 3);
         tensor->bytes *= (size_t)tensor->shape[i];
     }
-    tensor->data = forest->bytes + rng_below(rng, 1000); /* need not be aligned when it goes out */
+    tensor->data = forest->bytes + rng_below(rng, 1000); /* outgoing data need not be aligned */
     return mr_tensor_arg(tensor);
 }
 
@@ -141,7 +141,7 @@ static mr_arg random_tree(forest *forest, int depth) {
                                   : mr_tuple(items, count);
 }
 
-/* ---- Is what came out what went in? */
+/* ---- Comparison of decoded and original values. */
 
 static void same_bytes(mr_span a, mr_span b) {
     assert_int_equal(a.size, b.size);
@@ -264,11 +264,11 @@ static void values_are_decoded_as_encoded(void **state) {
         value_close(&doc);
         exact_value_fini(&value);
     }
-    assert_true(containers > 10000 && buffers > 1000); /* the trees are worth the name */
+    assert_true(containers > 10000 && buffers > 1000); /* the trees are large enough */
     free(forest);
 }
 
-/* What came in goes out again: as it was, and with everything moved in or out of line. */
+/* Received values are sent on: unchanged, and with all data moved in or out of line. */
 static void a_forwarded_value_stays_the_same(void **state) {
     forest *forest = plant(2);
     for (int round = 0; round < 1000; round++) {
@@ -283,7 +283,7 @@ static void a_forwarded_value_stays_the_same(void **state) {
         mr_arg passed = mr_value_arg(&root);
         assert_int_equal(pack(&passed, first_min, &again), MR_OK);
         same_packed(&value, &again);
-        mr_arg wrapped[] = {mr_str("odd"), passed}; /* at another offset, so that tensors are padded anew */
+        mr_arg wrapped[] = {mr_str("odd"), passed}; /* at another offset, so that the padding of tensors changes */
         mr_arg tuple = mr_tuple(wrapped, 2);
         assert_int_equal(pack(&tuple, other_min, &other), MR_OK);
         assert_int_equal(exact_value_open(&other, &other_doc, &other_root), MR_OK);
@@ -300,7 +300,7 @@ static void a_forwarded_value_stays_the_same(void **state) {
     free(forest);
 }
 
-/* A payload that one byte was changed in is refused or is a value like any other. */
+/* A payload with one changed byte is refused or is a valid value. */
 static void broken_bytes_do_no_harm(void **state) {
     forest *forest = plant(3);
     size_t refused = 0, opened = 0;
@@ -344,7 +344,7 @@ static void broken_bytes_do_no_harm(void **state) {
     free(forest);
 }
 
-/* A value that ends early is refused wherever it ends, and so is one that goes on. */
+/* A value truncated at any length is refused, and so is one with further bytes. */
 static void cut_bytes_are_refused(void **state) {
     forest *forest = plant(4);
     for (int round = 0; round < 200; round++) {
@@ -366,7 +366,7 @@ static void cut_bytes_are_refused(void **state) {
     free(forest);
 }
 
-/* Others may write where the value lies. What is read is nonsense then, but it lies inside. */
+/* Another process may write to the value's memory. Reads then give arbitrary data but stay in bounds. */
 static void bytes_that_change_while_open_do_no_harm(void **state) {
     forest *forest = plant(5);
     for (int round = 0; round < 1000; round++) {
@@ -414,7 +414,7 @@ static void without_memory_it_is_refused(void **state) {
         mr_status status = exact_value_open(&value, &doc, &root);
         alloc_fail_at(0);
         if (status == MR_OK) {
-            assert_int_equal(nth, 5); /* 16 entries are there; 32, 64, 128 and 256 had to be asked for */
+            assert_int_equal(nth, 5); /* 16 entries need no allocation; growth to 32, 64, 128 and 256 does */
             break;
         }
         assert_int_equal(status, MR_NOMEM);
@@ -424,7 +424,7 @@ static void without_memory_it_is_refused(void **state) {
     exact_value_fini(&value);
     assert_int_equal(pack(&few, SIZE_MAX, &value), MR_OK);
     alloc_fail_at(1);
-    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK); /* nothing was asked for */
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK); /* no allocation was needed */
     alloc_fail_at(0);
     value_close(&doc);
     exact_value_fini(&value);

@@ -1,7 +1,7 @@
 /* value_token.c — see value_token.h.
  *
  * The first byte of an item gives its type and the length of its header. msgpuck's own checks assert that more bytes
- * follow, which a peer decides, so bounds are kept here, and msgpuck loads the numbers.
+ * follow, which a peer controls, so bounds are checked here, and msgpuck only loads the numbers.
  * Tested by src/net/value_check_test.c. */
 #include "net/value_token.h"
 
@@ -18,7 +18,7 @@ static bool has(const cursor *c, size_t size) { return (size_t)(c->stop - c->at)
 
 static uint32_t offset(const cursor *c) { return (uint32_t)(c->at - c->start); }
 
-/* A length of 1, 2 or 4 bytes; has() was asked. */
+/* Loads a length of 1, 2 or 4 bytes, after has(). */
 static uint32_t load_length(cursor *c, size_t width) {
     if (width == 1) return mp_load_u8(&c->at);
     if (width == 2) return mp_load_u16(&c->at);
@@ -71,7 +71,7 @@ static const char *long_payload(cursor *c, mr_kind kind, size_t width, value_tok
     return payload(c, kind, load_length(c, width), out);
 }
 
-/* Every item takes a byte or more: a short message cannot claim a billion of them. */
+/* Every item takes at least one byte, so a short message cannot announce a billion items. */
 static const char *items(cursor *c, mr_kind kind, uint32_t count, value_token *out) {
     if (!has(c, kind == MR_KIND_MAP ? 2 * (size_t)count : count)) return "a container with more items than bytes";
     out->kind = kind;

@@ -1,11 +1,11 @@
-/* value_utf8.c — see value_utf8.h. Most text is ASCII: it passes 32 bytes at a time. */
+/* value_utf8.c — see value_utf8.h. Fast path for ASCII: 32 bytes at a time. */
 #include "net/value_utf8.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 
-/* The number of ASCII bytes from here on, in whole blocks. */
+/* Number of leading ASCII bytes, in whole blocks. */
 static size_t ascii_blocks(const uint8_t *at, size_t left) {
     size_t size = 0;
     uint64_t block[4];

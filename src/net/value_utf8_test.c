@@ -35,7 +35,7 @@ static void every_code_point(void **state) {
 
 static bool valid(const char *text) {
     size_t size = strlen(text);
-    char *copy = malloc(size + 1); /* of exactly that size but for one byte */
+    char *copy = malloc(size + 1); /* an exact copy, one byte longer */
     memcpy(copy, text, size);
     bool answer = value_utf8_valid(span_of(copy, size));
     free(copy);
@@ -44,7 +44,7 @@ static bool valid(const char *text) {
 
 static void broken_sequences(void **state) {
     static const char *const broken[] = {
-        "\x80",                 /* begins with a continuation */
+        "\x80",                 /* begins with a continuation byte */
         "\xc0\xaf",             /* overlong */
         "\xc1\xbf",             /* overlong */
         "\xe0\x80\xaf",         /* overlong */
@@ -52,13 +52,13 @@ static void broken_sequences(void **state) {
         "\xed\xa0\x80",         /* a surrogate */
         "\xf4\x90\x80\x80",     /* above U+10FFFF */
         "\xf5\x80\x80\x80",     /* above U+10FFFF */
-        "\xff",                 /* no such byte */
-        "12345678\xc3",         /* cut off */
-        "1234567\xe2\x82",      /* cut off */
-        "\xf0\x9f\x98",         /* cut off */
-        "\xc3(",                /* no continuation */
-        "\xe2\x82(",            /* no continuation */
-        "12345678abcdefg\x80h", /* behind a stretch of ASCII */
+        "\xff",                 /* not a UTF-8 byte */
+        "12345678\xc3",         /* truncated */
+        "1234567\xe2\x82",      /* truncated */
+        "\xf0\x9f\x98",         /* truncated */
+        "\xc3(",                /* no continuation byte */
+        "\xe2\x82(",            /* no continuation byte */
+        "12345678abcdefg\x80h", /* after ASCII */
     };
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
         if (valid(broken[i])) fail_msg("text %zu passes", i);

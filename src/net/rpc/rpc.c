@@ -8,7 +8,7 @@
 #include "base/invariants.h"
 #include "net/rpc/rpc_internal.h"
 
-/* ---- The stack and the links it points to. */
+/* ---- Links, and their lifetime while callbacks run. */
 
 static void free_link(rpc_call_link *link) {
     rpc_pending_fini(&link->pending);
@@ -31,7 +31,7 @@ rpc_call_link *rpc_call_link_look_up(rpc *rpc, link_id id) {
     return link;
 }
 
-/* No lookup finds it afterwards; its memory goes when the stack is done with it. */
+/* Removes the link from all tables; its memory is freed when the outermost entry leaves. */
 static void bury(rpc *rpc, rpc_call_link *link) {
     MR_ASSERT(link->over && rpc->depth > 0);
     map_remove(&rpc->links, link->id.v);
@@ -103,7 +103,8 @@ static void event_message(void *context, link_id id, const message *message) {
     CHECK_INVARIANTS(rpc->links.count * RPC_CALL_WINDOW, rpc_check(rpc));
 }
 
-/* Nothing is refused: a message that is bad, late or unwanted loses its body and is judged when it has come. */
+/* Never refuses a body: the body of an invalid, late or unwanted message is discarded, and the message is checked when
+ * it has arrived. */
 static void *event_body(void *context, link_id id, span bytes, uint64_t size) {
     rpc *rpc = context;
     rpc_call_link *link = rpc_call_link_find(rpc, id);
@@ -145,7 +146,7 @@ static void event_open(void *context, link_id id, const peer *peer) {
 
 static void event_closed(void *context, link_id id, const cause *why) {
     rpc *rpc = context;
-    rpc_call_link *link = rpc_call_link_find(rpc, id); /* NULL if it never opened */
+    rpc_call_link *link = rpc_call_link_find(rpc, id); /* NULL if the link never opened */
     rpc_call_enter(rpc);
     if (link != NULL) {
         link->over = link->closed = true;
@@ -167,7 +168,7 @@ const transport_events rpc_events = {
     .on_closed = event_closed,
 };
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 rpc *rpc_create(const env *env, const rpc_call_handlers *handlers, void *context) {
     MR_ASSERT(env != NULL && handlers != NULL && handlers->on_request != NULL);

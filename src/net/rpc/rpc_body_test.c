@@ -1,4 +1,4 @@
-/* rpc_body_test.c — bodies: where they lie, who wants them, and whose memory it is when something ends midway. */
+/* rpc_body_test.c — bodies: their memory, their refusal, and ownership when something ends midway. */
 #include "net/rpc/rpc.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { CLIENT = 0, SERVER = 1 };
 static void run(rpc_pair *pair) { loopback_run(&pair->loopback); }
 static rpc_call_stats stats(const rpc_pair *pair, int end) { return rpc_stats(pair->sides[end].rpc); }
 
-/* A call whose answer has a body, and everything about it. */
+/* A call whose answer has a body, and all its events. */
 typedef struct asked {
     rpc_pair *pair;
     rpc_outcome outcome;
@@ -67,7 +67,7 @@ static void reply_with_body(rpc_pair *pair, rpc_call_token token, asked *asked) 
     rpc_reply_commit_body(rpc, token, 4, span_of("the body of it", 14), asked_sent, asked);
 }
 
-/* Up to the moment when the answer with its body is on its way. */
+/* Runs until the answer and its body are being delivered. */
 static rpc_call_id ask_for_body(rpc_pair *pair, asked *asked, rpc_call_options options) {
     pair->sides[SERVER].habit = RPC_HOLD;
     rpc_call_id id = ask(pair, asked, (span){0}, options);
@@ -141,7 +141,7 @@ static void a_call_with_a_body_asks_once(void **state) {
     assert_int_equal(asked.outcome.status, MR_TIMEOUT);
 }
 
-/* The body is the transport's until it says so, whatever became of the call. */
+/* The body belongs to the transport until sent is called, even if the call has ended. */
 static void a_deadline_does_not_wait_for_a_body_that_is_being_sent(void **state) {
     rpc_pair *pair = *state;
     asked asked = {0};

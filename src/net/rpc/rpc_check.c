@@ -32,7 +32,7 @@ static void check_link(const rpc_call_link *link, sums *sums) {
 
 void rpc_check(const rpc *rpc) {
     sums sums = {0};
-    if (rpc->depth != 0) return; /* further up the stack a link is being worked on */
+    if (rpc->depth != 0) return; /* an outer stack frame is working on a link */
     map_for_each (slot, &rpc->links) {
         const rpc_call_link *link = slot.value;
         MR_ASSERT(link->id.v == slot.key);

@@ -8,7 +8,7 @@
 #include "base/mutation.h"
 #include "net/rpc/rpc_internal.h"
 
-enum { RUN_OPEN = 16 }; /* where so many calls are open their asker does not wait for each, and others follow */
+enum { RUN_OPEN = 16 }; /* with this many open calls, a call may be held in a run (lane.h) */
 
 /* ---- The end of a call. */
 
@@ -20,7 +20,7 @@ static void forget_kept(rpc *rpc, rpc_call_record *record) {
     record->kept = NULL;
 }
 
-/* The memory that was named for its answer's body is the host's again. */
+/* The memory that on_body returned for the answer's body belongs to the host again. */
 static void stop_arriving(rpc *rpc, rpc_call_link *link) {
     link->arriving = NULL;
     transport transport = rpc->env->transport;
@@ -33,15 +33,15 @@ static __attribute__((noinline)) void forget_timed(rpc *rpc, rpc_call_record *re
     forget_kept(rpc, record);
 }
 
-/* A caller was refused a place, and there is one again. */
+/* Notifies a caller that was refused because no place was free, now that one is. */
 static __attribute__((noinline, cold)) void tell_of_place(rpc *rpc, rpc_call_link *link) {
     if (link->pending.free == 0 || link->over) return;
     link->starved = false;
     if (rpc->handlers->on_room != NULL) rpc->handlers->on_room(rpc->context, link->id);
 }
 
-/* The record waits, and no body of its answer is arriving. When this returns its place is free or, depending on `next`,
- * waits until a cancellation is sent. */
+/* Ends a waiting call whose answer's body is not arriving. On return the record's place is free or, depending on
+ * `next`, waits until a cancellation is sent. */
 static inline void end_arrived(rpc *rpc, rpc_call_record *record, const rpc_call_result *result, rpc_call_state next,
                                uint64_t *counter) {
     rpc_call_link *link = record->link;
@@ -61,7 +61,7 @@ static inline void end_arrived(rpc *rpc, rpc_call_record *record, const rpc_call
     if (__builtin_expect(link->starved, 0)) tell_of_place(rpc, link);
 }
 
-/* The same of any that waits. */
+/* As end_arrived, for any waiting call. */
 static __attribute__((noinline)) void end_call(rpc *rpc, rpc_call_record *record, const rpc_call_result *result,
                                                rpc_call_state next, uint64_t *counter) {
     if (record->link->arriving == record) stop_arriving(rpc, record->link);
@@ -76,7 +76,7 @@ void rpc_call_end_all(rpc *rpc, rpc_call_link *link, const cause *why) {
     }
 }
 
-/* ---- Starting. */
+/* ---- Start of a call. */
 
 mr_status rpc_begin(rpc *rpc, link_id id, uint32_t method, size_t size, uint8_t **payload) {
     rpc_call_link *link = rpc_call_link_find(rpc, id);
@@ -90,7 +90,7 @@ mr_status rpc_begin(rpc *rpc, link_id id, uint32_t method, size_t size, uint8_t 
     return rpc_call_begin(rpc, link, RPC_CALL_REQUEST, size, payload);
 }
 
-/* Keeps a copy for asking again. Without memory for it the call asks once. */
+/* Keeps a copy of the payload for retries. Without memory for the copy the call is not retried. */
 static void keep(rpc *rpc, rpc_call_record *record, const uint8_t *payload, size_t size, int attempts_max) {
     void *copy;
     if (size > RPC_CALL_KEPT_MAX - rpc->kept_bytes || alloc_try(size, &copy) != MR_OK) return;
@@ -101,7 +101,7 @@ static void keep(rpc *rpc, rpc_call_record *record, const uint8_t *payload, size
     rpc->kept_bytes += size;
 }
 
-/* For the next attempt or the deadline, whichever comes first. */
+/* Sets the timer to the next attempt or the deadline, whichever is earlier. */
 static void set_timer(rpc *rpc, rpc_call_record *record, int64_t now_us) {
     int64_t at_us = record->deadline_us;
     if (record->attempt_timeout_us > 0) {
@@ -217,7 +217,7 @@ bool rpc_commit_now(rpc *rpc, link_id id, size_t size, const span *pieces, size_
     return true;
 }
 
-/* ---- Giving up, and asking again. */
+/* ---- Cancellation and retries. */
 
 static mr_status send_cancel(rpc *rpc, const rpc_call_record *record) {
     rpc_header header = {.kind = RPC_CALL_CANCEL, .attempt = record->attempt, .number = record->number};
@@ -264,7 +264,7 @@ mr_status rpc_call_send_unsent(rpc *rpc, rpc_call_link *link) {
         if (record->state == RPC_CALL_TELLING)
             MR_TRY(tell_cancelled(rpc, record));
         else if (record->deadline_us <= now_us)
-            list_remove(&record->unsent); /* rpc_tick is about to end it */
+            list_remove(&record->unsent); /* rpc_tick ends the call soon */
         else
             MR_TRY(ask_again(rpc, record, now_us));
     }
@@ -293,7 +293,7 @@ void rpc_tick(rpc *rpc, int64_t now_us) {
 
 /* ---- Answers. */
 
-/* The call that an answer belongs to. NULL: none that is open; *never is true if none like it was ever asked. */
+/* The open call of an answer, or NULL; *never is true if no such call was ever made. */
 static rpc_call_record *asked_call(const rpc_call_link *link, const rpc_header *header, bool *never) {
     rpc_call_record *record = rpc_pending_find(&link->pending, header->number);
     bool same = record != NULL && record->number == header->number;
@@ -301,7 +301,7 @@ static rpc_call_record *asked_call(const rpc_call_link *link, const rpc_header *
     return same && !*never && record->state == RPC_CALL_WAITING ? record : NULL;
 }
 
-/* The answer has a body, and on_body (or its absence) refused it. */
+/* Ends a call whose answer has a body that on_body, or its absence, refused. */
 static __attribute__((noinline, cold)) void end_unwanted(rpc *rpc, rpc_call_record *record, size_t size) {
     char text[80];
     int length = snprintf(text, sizeof text, "the caller refused the response's body of %zu bytes", size);
@@ -319,7 +319,7 @@ void rpc_call_on_answer(rpc *rpc, rpc_call_link *link, const rpc_header *header,
     } else if (body->data == NULL && body->size != 0) {
         end_unwanted(rpc, record, body->size);
     } else {
-        if (link->arriving == record) link->arriving = NULL; /* it has arrived */
+        if (link->arriving == record) link->arriving = NULL; /* the body is complete */
         rpc_call_result result = {.status = (mr_status)header->status, .payload = payload, .body = *body};
         uint64_t *counter = result.status == MR_OK ? &rpc->stats.answered : &rpc->stats.failed;
         end_arrived(rpc, record, &result, RPC_CALL_FREE, counter);
@@ -332,7 +332,7 @@ void *rpc_call_answer_body(rpc *rpc, rpc_call_link *link, const rpc_header *head
     if (record == NULL || record->on_body == NULL) return NULL;
     rpc_call_id id = {.number = header->number, .link = link->id};
     void *memory = record->on_body(record->argument, id, payload, size);
-    if (record->number != header->number || record->state != RPC_CALL_WAITING) return NULL; /* ended by the callback */
+    if (record->number != header->number || record->state != RPC_CALL_WAITING) return NULL; /* ended by on_body */
     if (memory != NULL) link->arriving = record;
     return memory;
 }

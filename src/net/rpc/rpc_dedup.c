@@ -23,7 +23,7 @@ mr_status rpc_dedup_grow(rpc_dedup *dedup, uint64_t number) {
 }
 
 bool rpc_dedup_cancel(rpc_dedup *dedup, uint64_t number, uint32_t attempt) {
-    /* Without memory a request that comes after its cancellation runs in vain; its answer is dropped by the caller. */
+    /* Without memory, a request that arrives after its cancellation still runs; the caller drops its answer. */
     if (rpc_dedup_grow(dedup, number) != MR_OK) return false;
     rpc_dedup_place *place = &dedup->places[rpc_call_place(number)];
     if (number < place->number) return false;

@@ -1,9 +1,9 @@
-/* rpc_dedup.h — duplicate filter on the answering side of a link: runs no request twice.
+/* rpc_dedup.h — duplicate filter on the answering side of a link: no request runs twice.
  *
- * One record per place: the newest number seen there, its newest attempt, and whether it waits for its answer. The
- * caller takes a place again, with a larger number, only after the call before it ended; so a larger number shows that
- * every smaller one of that place is over, and anything that is not newer than the record is a repeat. The table grows
- * to the largest place that was used and never past RPC_CALL_WINDOW records. */
+ * Each place has a record: the newest number seen there, its newest attempt, and whether it waits for an answer. The
+ * caller reuses a place, with a larger number, only after the previous call ended; a larger number therefore means that
+ * all smaller ones of the place have ended, and anything not newer than the record is a repeat. The table grows to the
+ * largest place used and has at most RPC_CALL_WINDOW records. */
 #pragma once
 #include "net/rpc/rpc_header.h"
 
@@ -14,14 +14,14 @@ typedef struct rpc_dedup_place {
 } rpc_dedup_place;
 _Static_assert(sizeof(rpc_dedup_place) == 16, "one small record per place");
 
-typedef struct rpc_dedup {   /* zero-initialized it is empty and ready */
+typedef struct rpc_dedup {   /* zero-initialized: empty and ready */
     rpc_dedup_place *places; /* owned */
     uint32_t count;          /* 0 or a power of two up to RPC_CALL_WINDOW */
 } rpc_dedup;
 
 void rpc_dedup_fini(rpc_dedup *dedup);
 
-/* Neither this attempt nor a later one of this call was seen, and the call is not over. */
+/* Whether neither this attempt nor a later one of the call was seen, and the call has not ended. */
 static inline bool rpc_dedup_is_new(const rpc_dedup *dedup, uint64_t number, uint32_t attempt) {
     uint32_t at = rpc_call_place(number);
     if (at >= dedup->count) return true;
@@ -29,9 +29,9 @@ static inline bool rpc_dedup_is_new(const rpc_dedup *dedup, uint64_t number, uin
     return number > place->number || (number == place->number && attempt > place->attempt);
 }
 
-MR_MUST mr_status rpc_dedup_grow(rpc_dedup *dedup, uint64_t number); /* so that it has a record; MR_NOMEM */
+MR_MUST mr_status rpc_dedup_grow(rpc_dedup *dedup, uint64_t number); /* makes a record for the number; MR_NOMEM */
 
-/* Remembers an attempt; it is open now. */
+/* Records an attempt as open. */
 MR_MUST static inline mr_status rpc_dedup_admit(rpc_dedup *dedup, uint64_t number, uint32_t attempt) {
     uint32_t at = rpc_call_place(number);
     if (at >= dedup->count) MR_TRY(rpc_dedup_grow(dedup, number));
@@ -39,8 +39,8 @@ MR_MUST static inline mr_status rpc_dedup_admit(rpc_dedup *dedup, uint64_t numbe
     return MR_OK;
 }
 
-/* The same for the first attempt of a call whose place is known and not open, as most are. False: it is not one of
- * those, and nothing has happened. */
+/* As rpc_dedup_admit, for a new call whose place has a record that is not open, the usual case. False: another case,
+ * and nothing was changed. */
 static inline bool rpc_dedup_admit_first(rpc_dedup *dedup, uint64_t number, uint32_t attempt) {
     uint32_t at = rpc_call_place(number);
     if (at >= dedup->count || dedup->places[at].open || number <= dedup->places[at].number) return false;
@@ -48,17 +48,17 @@ static inline bool rpc_dedup_admit_first(rpc_dedup *dedup, uint64_t number, uint
     return true;
 }
 
-/* The call was admitted and neither answered nor cancelled since its newest attempt. */
+/* Whether the call was admitted and neither answered nor cancelled since its newest attempt. */
 static inline bool rpc_dedup_is_open(const rpc_dedup *dedup, uint64_t number) {
     uint32_t at = rpc_call_place(number);
     return at < dedup->count && dedup->places[at].number == number && dedup->places[at].open;
 }
 
-/* It is answered; its number and attempt stay remembered. It must be open. */
+/* Marks an open call as answered; its number and attempt stay recorded. */
 static inline void rpc_dedup_answer(rpc_dedup *dedup, uint64_t number) {
     dedup->places[rpc_call_place(number)].open = false;
 }
 
-/* The caller gave up, `attempt` being its last one. Remembers it even when the request has not come yet: it is not run
- * then. True if the call was open. */
+/* Records that the caller cancelled the call, with `attempt` as its last attempt, even if the request has not arrived
+ * yet, so that the request is not run. True if the call was open. */
 bool rpc_dedup_cancel(rpc_dedup *dedup, uint64_t number, uint32_t attempt);

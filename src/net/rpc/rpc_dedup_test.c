@@ -1,4 +1,4 @@
-/* rpc_dedup_test.c — the duplicate filter: what is new, what is a repeat, what is over. */
+/* rpc_dedup_test.c — the duplicate filter: new, repeated and ended calls. */
 #include "net/rpc/rpc_dedup.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static void an_attempt_is_new_once(void **state) {
     assert_false(rpc_dedup_is_new(&dedup, W + 5, 1));
     assert_true(rpc_dedup_is_new(&dedup, W + 5, 2));
     assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 3), MR_OK);
-    assert_false(rpc_dedup_is_new(&dedup, W + 5, 2)); /* overtaken by the third */
+    assert_false(rpc_dedup_is_new(&dedup, W + 5, 2)); /* the third attempt arrived first */
     assert_true(rpc_dedup_is_new(&dedup, W + 4, 1));
     assert_true(rpc_dedup_is_new(&dedup, W + 6, 1));
     rpc_dedup_fini(&dedup);
@@ -55,24 +55,24 @@ static void a_cancelled_call_is_over_even_before_it_came(void **state) {
     assert_false(rpc_dedup_is_new(&dedup, W + 9, 1));
     assert_false(rpc_dedup_is_new(&dedup, W + 9, 2));
     assert_int_equal(rpc_dedup_admit(&dedup, 2 * W + 9, 3), MR_OK);
-    assert_false(rpc_dedup_cancel(&dedup, W + 9, 2)); /* of a call that is long over */
+    assert_false(rpc_dedup_cancel(&dedup, W + 9, 2)); /* a call that ended long ago */
     assert_true(rpc_dedup_is_open(&dedup, 2 * W + 9));
     assert_true(rpc_dedup_cancel(&dedup, 2 * W + 9, 1));
     assert_false(rpc_dedup_is_open(&dedup, 2 * W + 9));
-    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 9, 3)); /* the larger attempt is what is remembered */
+    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 9, 3)); /* the larger attempt is recorded */
     assert_false(rpc_dedup_cancel(&dedup, 2 * W + 9, 3));
     rpc_dedup_fini(&dedup);
 }
 
 static void the_first_of_a_known_place_is_admitted_at_once(void **state) {
     rpc_dedup dedup = {0};
-    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* the place is not known */
+    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* the place has no record */
     assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 1), MR_OK);
-    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 1)); /* the one before it waits: it was given up */
+    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 1)); /* the previous call in this place is open */
     assert_true(rpc_dedup_is_open(&dedup, W + 5));
     rpc_dedup_answer(&dedup, W + 5);
     assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* a repeat, */
-    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 2)); /* and a call that is asked again */
+    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 2)); /* and a retry */
     assert_true(rpc_dedup_admit_first(&dedup, 2 * W + 5, 3));
     assert_true(rpc_dedup_is_open(&dedup, 2 * W + 5));
     assert_false(rpc_dedup_is_new(&dedup, 2 * W + 5, 3));
@@ -111,7 +111,7 @@ static void without_memory_nothing_changes(void **state) {
     rpc_dedup_fini(&dedup);
 }
 
-/* Against a plain memory of everything that was ever admitted. */
+/* Comparison with a complete record of everything ever admitted. */
 static void it_agrees_with_a_perfect_memory(void **state) {
     enum { PLACES = 4, USES = 40, ATTEMPTS = 4 };
     rng rng;

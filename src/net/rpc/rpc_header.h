@@ -10,9 +10,9 @@
  *   16            payload                                            none
  *   at end  8     budget_us   left, if kind is 4  (not there)        (not there)
  *
- * Little-endian. A number is place + RPC_CALL_WINDOW × (how often the place was used, from 1). Any status is let
- * through: a newer peer may know more of them than we do. Most calls have no deadline, and theirs are as short as can
- * be: two of them fit a cache line. */
+ * Little-endian. A number is place + RPC_CALL_WINDOW × (use count of the place, from 1). Any status is accepted,
+ * because a newer peer may define more of them. Most calls have no deadline, and their header is as short as possible:
+ * two fit a cache line. */
 #pragma once
 #include <string.h>
 
@@ -27,17 +27,17 @@ typedef enum rpc_kind {
 
 #define RPC_CALL_BUDGET_NONE UINT64_MAX
 
-typedef struct rpc_header { /* decoded */
-    uint8_t kind;           /* never RPC_CALL_REQUEST_TIMED: that is how a request with a budget travels */
+typedef struct rpc_header { /* decoded form */
+    uint8_t kind;           /* never RPC_CALL_REQUEST_TIMED, which is the wire form of a request with a budget */
     uint8_t status;
     uint16_t attempt;
     uint32_t method;
     uint64_t number;
-    uint64_t budget_us; /* in requests only */
+    uint64_t budget_us; /* only in requests */
 } rpc_header;
 
-/* The first fields lie as they travel, but they are written and read as whole words: a processor that has just stored a
- * byte, a byte, a half and a word cannot load them as one without waiting. */
+/* The first fields have their wire layout, but are written and read as whole words: a processor cannot load a byte, a
+ * byte, a half and a word just stored as one word without stalling. */
 enum { RPC_HEADER_NUMBER = 8, RPC_HEADER_SIZE = 16, RPC_CALL_BUDGET_SIZE = 8 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are stored as they are");
@@ -45,7 +45,7 @@ _Static_assert(RPC_HEADER_SIZE + RPC_CALL_BUDGET_SIZE == RPC_CALL_OVERHEAD, "rpc
 _Static_assert(RPC_CALL_ATTEMPTS_MAX <= UINT16_MAX && (RPC_CALL_WINDOW & (RPC_CALL_WINDOW - 1)) == 0,
                "fields are wide enough");
 
-/* The room that a message of this kind may need. */
+/* Maximum size of a message of this kind. */
 static inline size_t rpc_header_room(rpc_kind kind, size_t payload_size) {
     return RPC_HEADER_SIZE + payload_size + (kind == RPC_CALL_REQUEST ? RPC_CALL_BUDGET_SIZE : 0);
 }
@@ -55,8 +55,8 @@ static inline uint64_t rpc_header_first(uint8_t kind, uint8_t status, uint16_t a
     return kind | (uint64_t)status << 8 | (uint64_t)attempt << 16 | (uint64_t)method << 32;
 }
 
-/* Writes the header around a payload of that size, which lies or will lie at place + RPC_HEADER_SIZE. `place` has
- * rpc_header_room bytes and need not be aligned. The size of the whole. */
+/* Writes the header around a payload of that size at place + RPC_HEADER_SIZE. `place` has rpc_header_room bytes and
+ * needs no alignment. Returns the size of the message. */
 static inline size_t rpc_header_encode(const rpc_header *header, uint8_t *place, size_t payload_size) {
     bool timed = header->kind == RPC_CALL_REQUEST && header->budget_us != RPC_CALL_BUDGET_NONE;
     uint64_t first = rpc_header_first(timed ? RPC_CALL_REQUEST_TIMED : header->kind, header->status, header->attempt,

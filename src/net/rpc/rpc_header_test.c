@@ -1,4 +1,4 @@
-/* rpc_header_test.c — the wire format, byte by byte, and everything that it refuses. */
+/* rpc_header_test.c — the wire format, byte by byte, and all refusals. */
 #include "net/rpc/rpc_header.h"
 
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void headers_are_decoded_as_encoded(void **state) {
     expect_decoded(&header, 0);
 }
 
-/* As it lies in memory: a budget is in its place where the payload is empty. */
+/* Decodes the header as in memory; with an empty payload the budget is in its wire position. */
 static mr_status decode(const rpc_header *header, size_t size) {
     uint8_t bytes[64] = {0};
     memcpy(bytes, header, sizeof *header);
@@ -87,7 +87,7 @@ static void malformed_headers_are_refused(void **state) {
         expect_head_refused(bad, least);
         bad.attempt = 1, bad.number = RPC_CALL_WINDOW - 1;
         expect_head_refused(bad, least);
-        bad.number = RPC_CALL_WINDOW, bad.status = 255; /* of an answer: one that we do not know yet */
+        bad.number = RPC_CALL_WINDOW, bad.status = 255; /* an answer's status may be unknown */
         assert_int_equal(decode(&bad, least), kind == RPC_CALL_ANSWER ? MR_OK : MR_CORRUPT);
         bad.status = 0, bad.method = 1;
         assert_int_equal(decode(&bad, least), kind == RPC_CALL_ANSWER || kind == RPC_CALL_CANCEL ? MR_CORRUPT : MR_OK);

@@ -1,20 +1,20 @@
-/* rpc_internal.h — internals of RPC shared by rpc.c (links and life), rpc_client.c and rpc_server.c.
+/* rpc_internal.h — internals of RPC shared by rpc.c (links, creation), rpc_client.c and rpc_server.c.
  *
- * Each link has a rpc_call_link: on one side the places of the calls it has asked (rpc_pending.h), on the other the
- * filter of those it was asked (rpc_dedup.h). A call without deadline touches nothing else: no clock, no heap, no
- * allocation.
+ * Each link has an rpc_call_link with the places of outgoing calls (rpc_pending.h) and the duplicate filter of incoming
+ * calls (rpc_dedup.h). A call without deadline uses nothing else: no clock, no heap, no allocation.
  *
  * Invariants (rpc_check)
- *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
- *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling; of those
- *      that wait, only a `timed` call is in either, or keeps its payload.
- *   3. `arriving` waits, and the transport may be writing into memory that its on_body named.
- *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have been.
- *   5. The list of free places has each free place once.
+ *   1. open_count = number of waiting records over all links. Each has a done, and its number is the largest of its
+ *      place.
+ *   2. A record is in `timers` only in state waiting, in its link's `unsent` only in state waiting or telling; of
+ *      waiting records only `timed` ones are in either or keep their payload.
+ *   3. `arriving` is waiting, and the transport may be writing into memory that its on_body returned.
+ *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have ended.
+ *   5. The list of free places contains each free place once.
  *
- * Ending a call gives its place back before done is called, so that done can start the next one in it. Callbacks may
- * drive the transport, and so bring on_closed for a link that is being worked on further up the stack: its memory stays
- * in `graves` until the outermost entry leaves. */
+ * The place of a call is freed before done is called, so that done can start the next call in it. Callbacks may drive
+ * the transport, and so cause on_closed for a link that an outer stack frame is working on: its memory stays in
+ * `graves` until the outermost entry leaves. */
 #pragma once
 #include "base/assert.h"
 #include "base/map.h"
@@ -26,17 +26,17 @@ typedef struct rpc_call_link {
     link_id id;
     lane *lane;         /* for small messages; borrowed, NULL: the transport has none */
     bool over;          /* closed, condemned or shut down */
-    bool closed;        /* the transport does not know it any more */
-    bool starved;       /* a call was refused because every place is taken */
-    uint8_t begun_kind; /* rpc_kind of the message that was begun and not committed; 0: none */
+    bool closed;        /* the transport has closed the link */
+    bool starved;       /* a call was refused because all places were taken */
+    uint8_t begun_kind; /* rpc_kind of the message that was begun but not committed; 0: none */
     uint32_t begun_method;
     size_t begun_size;
-    uint8_t *begun; /* its head, in the transport's memory */
+    uint8_t *begun; /* the message's head, in the transport's memory */
     rpc_pending pending;
     rpc_dedup dedup;
     rpc_call_record *arriving; /* the call whose answer's body is arriving; NULL: none */
-    list unsent;               /* records that have something to send when there is room */
-    cause *condemned;          /* owned; why we closed it; NULL: we did not */
+    list unsent;               /* records with something to send when there is room */
+    cause *condemned;          /* owned; why this side closed the link; NULL: it did not */
     struct rpc_call_link *next_grave;
 } rpc_call_link;
 
@@ -45,30 +45,30 @@ struct rpc {
     const rpc_call_handlers *handlers;
     void *context;
     map links;             /* by link_id */
-    rpc_call_link *recent; /* the one that was used last, or NULL */
+    rpc_call_link *recent; /* the link used last, or NULL */
     timer_heap timers;
     size_t open_count;
     size_t kept_bytes;
-    uint32_t depth;        /* entries on the stack that may call back */
-    rpc_call_link *graves; /* closed links that the stack may still point to */
+    uint32_t depth;        /* nested entries that may call back */
+    rpc_call_link *graves; /* closed links that outer stack frames may still point to */
     rpc_call_stats stats;
 };
 
-/* NULL: there is none. Mostly it is the one that was used last. */
+/* Returns NULL for an unknown link. Usually the link used last matches. */
 __attribute__((noinline)) rpc_call_link *rpc_call_link_look_up(rpc *rpc, link_id id);
 static inline rpc_call_link *rpc_call_link_find(rpc *rpc, link_id id) {
     rpc_call_link *recent = rpc->recent;
     return __builtin_expect(recent != NULL && recent->id.v == id.v, 1) ? recent : rpc_call_link_look_up(rpc, id);
 }
 
-/* Around everything that calls back: what the stack points to stays until the last one leaves. */
+/* Enclose everything that calls back: closed links stay allocated until the outermost entry leaves. */
 static inline void rpc_call_enter(rpc *rpc) { rpc->depth++; }
 __attribute__((noinline, cold)) void rpc_call_bury(rpc *rpc);
 static inline void rpc_call_leave(rpc *rpc) {
     if (--rpc->depth == 0 && __builtin_expect(rpc->graves != NULL, 0)) rpc_call_bury(rpc);
 }
 
-/* The peer cannot be talked to: its calls end now, the link when the transport has closed it. */
+/* Closes the link because of a failure: its calls end now, the link ends when the transport has closed it. */
 __attribute__((noinline, cold)) void rpc_call_condemn(rpc *rpc, rpc_call_link *link, mr_status status,
                                                       const char *text);
 __attribute__((noinline, cold)) void rpc_call_bad_message(rpc *rpc, rpc_call_link *link, const char *text);
@@ -78,7 +78,7 @@ __attribute__((noinline, cold)) void rpc_call_bad_message(rpc *rpc, rpc_call_lin
 static inline mr_status rpc_call_begin(rpc *rpc, rpc_call_link *link, rpc_kind kind, size_t size, uint8_t **payload) {
     if (link->over) return MR_CLOSED;
     if (size > RPC_CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
-    link->begun_kind = 0; /* the transport gives up an earlier begun message, too */
+    link->begun_kind = 0; /* the transport also cancels an earlier begun message */
     uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, rpc_header_room(kind, size));
     if (at == NULL) {
         transport transport = rpc->env->transport;
@@ -91,7 +91,7 @@ static inline mr_status rpc_call_begin(rpc *rpc, rpc_call_link *link, rpc_kind k
     return MR_OK;
 }
 
-/* The link whose begun message is committed now. */
+/* Finds the link whose begun message is being committed. */
 static inline rpc_call_link *rpc_call_begun(rpc *rpc, link_id id, rpc_kind kind, size_t size) {
     rpc_call_link *link = rpc_call_link_find(rpc, id);
     MR_ASSERT(link != NULL && !link->over && link->begun_kind == kind && size <= link->begun_size);
@@ -109,10 +109,10 @@ static inline void rpc_call_commit(rpc *rpc, rpc_call_link *link, const rpc_head
     transport.ops->commit(transport.self, link->id, whole);
 }
 
-enum { RPC_CALL_FEW_WORDS = 16 }; /* that were just written, and that others may follow in a run */
+enum { RPC_CALL_FEW_WORDS = 16 }; /* maximum words of a message that is copied word by word and may be held in a run */
 
-/* A whole message of words at once, where nothing stands in its way: all of its stores lie close together, so that the
- * line goes to the other side once; `more` may follow at once. False: nothing has happened. */
+/* Sends a complete message of words through the lane if possible. All its stores are close together, so that the cache
+ * line moves to the reader once; `more` messages may follow at once. False: nothing was done. */
 static inline bool rpc_call_send_words(rpc_call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
                                        size_t count, bool more) {
     size_t size = RPC_HEADER_SIZE + count * sizeof *words;
@@ -134,12 +134,12 @@ static inline bool rpc_call_send_words(rpc_call_link *link, uint64_t first, uint
 
 void rpc_call_commit_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, size_t size, span body,
                           body_sent_fn *sent, void *argument);
-mr_status rpc_call_send(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload); /* a whole message */
+mr_status rpc_call_send(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload); /* a complete message */
 
 /* ---- rpc_client.c */
 
 void rpc_call_end_all(rpc *rpc, rpc_call_link *link, const cause *why);
-mr_status rpc_call_send_unsent(rpc *rpc, rpc_call_link *link); /* MR_BUSY: not all of it; on_room will follow */
+mr_status rpc_call_send_unsent(rpc *rpc, rpc_call_link *link); /* MR_BUSY: a part stays unsent; on_room will follow */
 void rpc_call_on_answer(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, const span *body);
 void *rpc_call_answer_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, uint64_t size);
 
@@ -151,4 +151,4 @@ __attribute__((noinline)) void rpc_call_on_cancel(rpc *rpc, rpc_call_link *link,
 
 /* ---- rpc_check.c */
 
-void rpc_check(const rpc *rpc); /* asserts the invariants above, between two entries (base/invariants.h) */
+void rpc_check(const rpc *rpc); /* asserts the invariants above between two entries (base/invariants.h) */

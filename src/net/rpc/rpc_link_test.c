@@ -1,4 +1,4 @@
-/* rpc_link_test.c — calls and their links: windows, closings, bad peers, callbacks that call, memory. */
+/* rpc_link_test.c — calls and their links: windows, closing, faulty peers, callbacks that call, memory. */
 #include "net/rpc/rpc.h"
 
 #include <setjmp.h>
@@ -144,7 +144,7 @@ static void a_long_call_does_not_delay_others(void **state) {
     assert_ended(&slow, MR_OK, "done");
 }
 
-/* ---- Bad peers. */
+/* ---- Faulty peers. */
 
 static void assert_condemned(rpc_pair *pair, int end) {
     run(pair);
@@ -166,10 +166,10 @@ static void rubbish_condemns_the_link(void **state) {
     start(pair, "y", &persistent, &outcomes[1]);
     while (queued(pair, CLIENT) > 0) loopback_drop(&pair->loopback, CLIENT, 0);
     loopback_inject(&pair->loopback, SERVER, pair->link, span_of("rubbish of some length", 22), (span){0});
-    loopback_inject(&pair->loopback, SERVER, pair->link, span_of("more", 4), (span){0}); /* is not read */
+    loopback_inject(&pair->loopback, SERVER, pair->link, span_of("more", 4), (span){0}); /* not read any more */
     loopback_deliver(&pair->loopback, SERVER, 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(outcomes[i].count, 1); /* before the transport has closed it */
+        assert_int_equal(outcomes[i].count, 1); /* before the transport has closed the link */
         assert_int_equal(outcomes[i].status, MR_CORRUPT);
     }
     rpc_outcome outcome;
@@ -219,7 +219,7 @@ static void a_cancellation_of_an_unknown_call_does_no_harm(void **state) {
     assert_int_equal(pair->sides[SERVER].cancelled_count, 0);
 }
 
-/* Any bytes whatever: nothing but a closed link may come of them. */
+/* Random bytes can only cause a closed link. */
 static void random_messages_do_no_harm(void **state) {
     rpc_pair *pair = *state;
     rpc_side *client = &pair->sides[CLIENT];
@@ -232,7 +232,7 @@ static void random_messages_do_no_harm(void **state) {
         uint8_t bytes[48];
         rng_fill(&rng, bytes, sizeof bytes);
         size_t size = rng_below(&rng, sizeof bytes);
-        if (rng_chance(&rng, 0.9)) { /* nearly right, so that it gets further in */
+        if (rng_chance(&rng, 0.9)) { /* nearly valid, to reach later checks */
             rpc_header header = {.kind = (uint8_t)rng_between(&rng, 1, 3),
                                  .attempt = (uint16_t)rng_between(&rng, 1, 3),
                                  .number = (uint64_t)rng_between(&rng, 0, 2) * RPC_CALL_WINDOW + rng_below(&rng, 3),
@@ -284,7 +284,7 @@ static void done_may_start_the_next_call(void **state) {
     run(pair);
     assert_int_equal(chain.left, -1);
     assert_int_equal(stats(pair, CLIENT).answered, 1000);
-    assert_int_equal(pair->sides[SERVER].seen[999].token.number, 1000 * RPC_CALL_WINDOW); /* one place did it all */
+    assert_int_equal(pair->sides[SERVER].seen[999].token.number, 1000 * RPC_CALL_WINDOW); /* all in one place */
 }
 
 static void done_at_the_end_of_a_link_may_not_start_one_there(void **state) {
@@ -322,7 +322,7 @@ static void done_may_cancel_another_call(void **state) {
     assert_ended(&victim, MR_CANCELLED, "");
 }
 
-/* Also while the link's calls are being ended: the victim ends once, by whichever comes first. */
+/* Also while the calls of a link are being ended, the cancelled call ends exactly once. */
 static void done_may_cancel_another_call_of_a_closing_link(void **state) {
     rpc_pair *pair = *state;
     rpc_outcome victim;
@@ -363,7 +363,7 @@ static void break_the_link(rpc_side *side, const rpc_call_request *request) {
     loopback_break(&side->pair->loopback, side->pair->link, MR_IO, "broken inside the handler");
 }
 
-/* A handler that drives the transport while it waits for something may see its own link go. */
+/* A handler that drives the transport while it waits may have its own link closed. */
 static void a_link_may_go_inside_its_own_handler(void **state) {
     rpc_pair *pair = *state;
     pair->sides[SERVER].peek = break_the_link;
@@ -414,7 +414,7 @@ static void on_room_may_start_calls(void **state) {
     assert_ended(&more, MR_OK, "more");
 }
 
-/* ---- Memory and life. */
+/* ---- Memory and lifetime. */
 
 static void without_memory_a_call_is_not_started(void **state) {
     rpc_pair *pair = *state;
@@ -464,7 +464,7 @@ static void a_warm_link_allocates_nothing_per_call(void **state) {
         assert_ended(&outcome, MR_OK, "x");
     }
     void *memory;
-    assert_int_equal(alloc_try(1, &memory), MR_NOMEM); /* the first since then */
+    assert_int_equal(alloc_try(1, &memory), MR_NOMEM); /* no allocation in between */
 }
 
 static void destroying_ends_what_is_open(void **state) {
@@ -526,7 +526,7 @@ static int commit_after_a_refusal(void *argument) {
     return 0;
 }
 
-static int cancel_inside_begin(void *argument) { /* something else was sent on the link in between */
+static int cancel_inside_begin(void *argument) { /* another message was sent on the link in between */
     rpc_pair *pair = argument;
     rpc *rpc = pair->sides[CLIENT].rpc;
     rpc_outcome outcome;

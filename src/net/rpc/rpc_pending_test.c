@@ -1,4 +1,4 @@
-/* rpc_pending_test.c — places are taken and given, numbers grow, records stay where they are. */
+/* rpc_pending_test.c — places are taken and given back, numbers grow, records do not move. */
 #include "net/rpc/rpc_pending.h"
 
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static void only_numbers_that_were_given_are_found(void **state) {
     assert_null(rpc_pending_find(&pending, UINT64_MAX));
     rpc_pending_give(&pending, record);
     take(&pending);
-    assert_ptr_equal(rpc_pending_find(&pending, RPC_CALL_WINDOW), record); /* over, but it was */
+    assert_ptr_equal(rpc_pending_find(&pending, RPC_CALL_WINDOW), record); /* the call has ended, but existed */
     assert_ptr_equal(rpc_pending_find(&pending, 2 * RPC_CALL_WINDOW), record);
     rpc_pending_fini(&pending);
 }

@@ -4,7 +4,7 @@
 
 #include "base/mutation.h"
 
-/* Stored as two words: the next reader loads it as two words, and must not wait for two halves to become one. */
+/* Stored as two words, because the next reader loads two words; loading a word that was stored as two halves stalls. */
 static inline rpc_call_token token_of(link_id link, uint32_t attempt, uint64_t number) {
     _Static_assert(offsetof(rpc_call_token, link) == 0 && offsetof(rpc_call_token, attempt) == 4, "one word");
     uint64_t first = link.v | (uint64_t)attempt << 32;
@@ -15,13 +15,14 @@ static inline rpc_call_token token_of(link_id link, uint32_t attempt, uint64_t n
 
 /* ---- Requests. */
 
-/* Whether the handler shall see this request. */
+/* Whether the request shall be passed to the handler. */
 static bool wanted(const rpc_call_link *link, const rpc_header *header) {
     return header->budget_us != 0 &&
            (MUTATED("no-duplicate-filter") || rpc_dedup_is_new(&link->dedup, header->number, header->attempt));
 }
 
-/* If this is news of its place, a call that is still open there was given up: its time was over. */
+/* Cancels an older call that is still open in this place: a caller reuses a place only after its previous call ended.
+ * */
 static void cancel_superseded(rpc *rpc, rpc_call_link *link, uint64_t number) {
     uint32_t at = rpc_call_place(number);
     if (at >= link->dedup.count) return;
@@ -33,7 +34,7 @@ static void cancel_superseded(rpc *rpc, rpc_call_link *link, uint64_t number) {
     rpc->handlers->on_cancel(rpc->context, token);
 }
 
-/* Of any but the usual one: it may be a repeat, late, or the news that another was given up. */
+/* Admits any but the usual request: it may be a repeat, late, or supersede an older call. */
 static __attribute__((noinline)) bool admit(rpc *rpc, rpc_call_link *link, const rpc_header *header) {
     if (!wanted(link, header)) {
         ++*(header->budget_us == 0 ? &rpc->stats.expired : &rpc->stats.repeats);
@@ -85,7 +86,7 @@ mr_status rpc_reply_begin(rpc *rpc, rpc_call_token token, size_t size, uint8_t *
     return rpc_call_begin(rpc, link, RPC_CALL_ANSWER, size, payload);
 }
 
-/* The answer that was begun is about to be sent. */
+/* Marks the request of a begun answer as answered. */
 static rpc_call_link *answered(rpc *rpc, rpc_call_token token, size_t size) {
     rpc_call_link *link = rpc_call_begun(rpc, token.link, RPC_CALL_ANSWER, size);
     MR_ASSERT(rpc_dedup_is_open(&link->dedup, token.number));

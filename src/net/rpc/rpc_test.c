@@ -1,5 +1,5 @@
-/* rpc_test.c — the promises of rpc.h, one by one: asking, answering, time, repeats, giving up. Links and bad peers
- * are in rpc_link_test.c, bodies in rpc_body_test.c. */
+/* rpc_test.c — the promises of rpc.h: calls, answers, deadlines, repeats, cancellation. Links and faulty peers are in
+ * rpc_link_test.c, bodies in rpc_body_test.c. */
 #include "net/rpc/rpc.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void assert_ended(const rpc_outcome *outcome, mr_status status, const cha
     assert_string_equal(outcome->payload, payload);
 }
 
-/* ---- Asking and answering. */
+/* ---- Calls and answers. */
 
 static void an_answer_ends_the_call(void **state) {
     rpc_pair *pair = *state;
@@ -224,7 +224,7 @@ static void an_answer_that_meets_a_full_link_is_given_later(void **state) {
     assert_ended(&outcomes[1], MR_OK, "two");
 }
 
-/* ---- Time. */
+/* ---- Deadlines. */
 
 static void a_deadline_ends_the_call_when_it_comes_and_not_before(void **state) {
     rpc_pair *pair = *state;
@@ -316,7 +316,7 @@ static void many_deadlines_end_in_their_order(void **state) {
     }
 }
 
-/* ---- Asking again. */
+/* ---- Retries. */
 
 static const rpc_call_options persistent = {.timeout_us = 10000, .attempt_timeout_us = 1000, .attempts_max = 4};
 
@@ -378,7 +378,7 @@ static void the_last_attempt_s_silence_ends_the_call(void **state) {
     }
     assert_ended(&outcome, MR_TIMEOUT, "no answer in time");
     assert_ended(&once, MR_TIMEOUT, "no answer in time");
-    assert_int_equal(queued(pair, CLIENT), 4); /* three attempts of the one, one of the other */
+    assert_int_equal(queued(pair, CLIENT), 4); /* three attempts of one call, one of the other */
 }
 
 static void attempts_are_bounded(void **state) {
@@ -400,7 +400,7 @@ static void asking_again_waits_for_room(void **state) {
     rpc_pair_advance(pair, 2000);
     assert_int_equal(queued(pair, CLIENT), 1);
     pair->clock.now_us = 2500;
-    loopback_deliver(&pair->loopback, CLIENT, 0); /* makes room, which on_room tells */
+    loopback_deliver(&pair->loopback, CLIENT, 0); /* makes room, which causes on_room */
     assert_int_equal(sent_head(pair, CLIENT, 0).attempt, 2);
     assert_int_equal(rpc_next_us(pair->sides[CLIENT].rpc), 3500);
     assert_int_equal(pair->sides[CLIENT].rooms, 1);
@@ -416,7 +416,7 @@ static void a_deadline_comes_while_an_attempt_waits_for_room(void **state) {
     start(pair, "other", NULL, &other);
     pair->loopback.ends[CLIENT].room = 1;
     rpc_pair_advance(pair, 2000);
-    pair->clock.now_us = 2500; /* on_room comes before the tick does: nothing without budget is sent */
+    pair->clock.now_us = 2500; /* on_room precedes the tick: nothing without budget is sent */
     run(pair);
     assert_int_equal(outcome.count, 0);
     rpc_pair_advance(pair, 2500);
@@ -440,7 +440,7 @@ static void an_answer_comes_while_an_attempt_waits_for_room(void **state) {
     assert_int_equal(stats(pair, CLIENT).asked_again, 0);
 }
 
-/* Starts a call with the largest payload and loses it on the way. */
+/* Starts a call with the largest payload and drops its request. */
 static void start_and_lose_a_large_one(rpc_pair *pair, rpc_outcome *outcome) {
     rpc *rpc = pair->sides[CLIENT].rpc;
     link_id link = rpc_pair_link(pair, CLIENT);
@@ -459,11 +459,11 @@ static void remembered_answers_are_bounded(void **state) {
     for (int i = 0; i < CALLS; i++) start_and_lose_a_large_one(pair, &outcomes[i]);
     rpc_pair_advance(pair, 2000);
     assert_int_equal(stats(pair, CLIENT).asked_again, CALLS - 1);
-    assert_int_equal(outcomes[CALLS - 1].count, 1); /* it had one attempt */
+    assert_int_equal(outcomes[CALLS - 1].count, 1); /* a single attempt */
     assert_int_equal(outcomes[CALLS - 1].status, MR_TIMEOUT);
     rpc_pair_advance(pair, 11000);
     assert_int_equal(open_count(pair), 0);
-    start_and_lose_a_large_one(pair, &again); /* there is room again */
+    start_and_lose_a_large_one(pair, &again); /* there is memory for a copy again */
     rpc_pair_advance(pair, 12000);
     assert_int_equal(stats(pair, CLIENT).asked_again, CALLS);
     rpc_pair_advance(pair, 30000);
@@ -523,7 +523,7 @@ static void a_repeated_answer_ends_nothing_else(void **state) {
     assert_int_equal(stats(pair, CLIENT).late_answers, 1);
 }
 
-/* ---- Giving up. */
+/* ---- Cancellation. */
 
 static void a_cancelled_call_ends_at_once_and_the_other_side_is_told(void **state) {
     rpc_pair *pair = *state;
@@ -554,8 +554,8 @@ static void an_answer_that_crosses_a_cancellation_is_dropped(void **state) {
     run(pair);
     assert_ended(&outcome, MR_CANCELLED, "");
     assert_int_equal(stats(pair, CLIENT).late_answers, 1);
-    assert_int_equal(pair->sides[SERVER].cancelled_count, 0); /* it was answered before, */
-    assert_int_equal(pair->sides[SERVER].crossed_count, 1);   /* in vain */
+    assert_int_equal(pair->sides[SERVER].cancelled_count, 0); /* answered before the cancellation, */
+    assert_int_equal(pair->sides[SERVER].crossed_count, 1);   /* which crossed with the answer */
 }
 
 static void a_cancellation_that_overtakes_its_request_prevents_it(void **state) {
@@ -602,7 +602,7 @@ static void a_cancellation_waits_for_room_and_holds_its_place(void **state) {
     run(pair);
     assert_int_equal(pair->sides[SERVER].cancelled_count, 1);
     assert_int_equal(pair->sides[SERVER].cancelled[0].number, first.id.number);
-    assert_int_equal(pair->sides[SERVER].seen_count, 2); /* and nothing else was sent */
+    assert_int_equal(pair->sides[SERVER].seen_count, 2); /* nothing else was sent */
     assert_int_equal(stats(pair, SERVER).repeats, 0);
 }
 

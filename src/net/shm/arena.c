@@ -1,9 +1,9 @@
 /* arena.c — see arena.h.
  *
- * A memfd is charged to the machine and to the memory cgroup of the process that first touches a page, whatever the
- * size of /dev/shm is. Nothing is charged for pages that do not exist, so the size alone promises nothing: arena_create
- * refuses what could never be had, and arena_back looks again before each stretch and then makes the pages exist. The
- * look comes first because a cgroup that runs into its limit has a process killed instead of giving an error. */
+ * A memfd is charged to the machine and to the memory cgroup of the process that first touches a page, independent of
+ * the size of /dev/shm. Pages that do not exist are not charged, so the size alone reserves nothing: arena_create
+ * refuses a size that can never be available, and arena_back checks again before each range and then allocates its
+ * pages. The check comes first because a cgroup at its limit has a process killed instead of returning an error. */
 #include "net/shm/arena.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 
 enum {
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-    BACK_STEP = 2 << 20,     /* between two looks at what the machine has left */
+    BACK_STEP = 2 << 20,     /* between two checks of the available memory */
     HEADROOM_KEPT = 8 << 20, /* memory that backing leaves to all other uses */
 };
 
@@ -41,7 +41,7 @@ static int make_memfd(void) {
     if (FAILPOINT_ERROR("arena.memfd")) return errno = EMFILE, -1;
     int fd = memfd_create("miniray-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) fd = memfd_create("miniray-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd; /* kernels before 6.3 do not know MFD_NOEXEC_SEAL */
+    return fd; /* kernels before 6.3 lack MFD_NOEXEC_SEAL */
 }
 
 static mr_status map(int fd, uint64_t size, arena *out) {
@@ -52,7 +52,7 @@ static mr_status map(int fd, uint64_t size, arena *out) {
     return MR_OK;
 }
 
-/* Gives the file its size, for good. */
+/* Sets the file's final size. */
 static mr_status seal(int fd, uint64_t size) {
     if (FAILPOINT_ERROR("arena.truncate") ? (errno = ENOSPC, true) : ftruncate(fd, (off_t)size) != 0)
         return error_errno("cannot resize the arena's memfd to %" PRIu64 " bytes", size);
@@ -102,7 +102,7 @@ mr_status arena_create(uint64_t size, arena *out) {
     return MR_OK;
 }
 
-/* Checks the file before a byte of it is looked at. */
+/* Checks the file before any byte of it is read. */
 static mr_status check_file(int fd, uint64_t size) {
     struct stat stat;
     if (fstat(fd, &stat) != 0) return error_errno("cannot stat the received arena (fd %d)", fd);
@@ -156,8 +156,8 @@ bool arena_holds(const arena *arena, extent extent) {
            extent.offset <= arena->size && extent.size <= arena->size - extent.offset;
 }
 
-/* Makes page tables point at pages that exist already. Writing an unchanged byte atomically does no harm to
- * another process that is writing the same one. */
+/* Makes page tables refer to pages that exist already. Writing an unchanged byte atomically does not disturb another
+ * process that writes the same byte. */
 static void touch(uint8_t *from, uint64_t size) {
     for (uint64_t at = 0; at < size; at += page_size()) __atomic_fetch_or(from + at, 0, __ATOMIC_RELAXED);
 }

@@ -42,9 +42,9 @@ static void it_is_sealed_zeroed_and_named(void **state) {
     assert_int_equal(header->size, arena.size);
     for (uint32_t i = 0; i < PROCESS_BLOCKS_MAX; i++)
         assert_int_equal(arena_process_block(&arena, i)->state, PROCESS_BLOCK_FREE);
-    assert_true(blocks_of(&arena) < SIZE); /* the extents are not there yet */
+    assert_true(blocks_of(&arena) < SIZE); /* the extents are not backed yet */
     arena_unmap(&arena);
-    arena_unmap(&arena); /* does no harm */
+    arena_unmap(&arena); /* no effect */
 }
 
 static void two_arenas_live_side_by_side(void **state) {
@@ -71,7 +71,7 @@ static void a_second_mapping_sees_the_same(void **state) {
     strcpy(arena_at(&owner, SIZE - 64), "hello");
     assert_string_equal(arena_at(&peer, SIZE - 64), "hello");
     arena_unmap(&owner);
-    assert_string_equal(arena_at(&peer, SIZE - 64), "hello"); /* it lives as long as somebody maps it */
+    assert_string_equal(arena_at(&peer, SIZE - 64), "hello"); /* the memory exists as long as any process maps it */
     arena_unmap(&peer);
 }
 
@@ -148,7 +148,7 @@ static void pages_come_and_go(void **state) {
     arena_unmap(&arena);
 }
 
-/* Every system call of the owner's side is made to fail once; nothing stays open. */
+/* Each system call of the owner fails once; no descriptor stays open. */
 static void failures_are_clean(void **state) {
     if (failpoint_count() == 0) skip();
     static const struct {
@@ -179,13 +179,13 @@ static void failures_are_clean(void **state) {
     }
 }
 
-/* ---- Two threads, for ThreadSanitizer: one backs, hands out and takes back, the other uses. */
+/* ---- Two threads, for ThreadSanitizer: one backs, allocates and frees ranges, the other uses them. */
 
 enum { STRETCHES = 200, STRETCH = 64 * 1024 };
 
 typedef struct handing {
     arena arena;
-    _Atomic uint32_t given, used; /* how many stretches; both only grow */
+    _Atomic uint32_t given, used; /* numbers of ranges; both only grow */
     unsigned wrong;
 } handing;
 

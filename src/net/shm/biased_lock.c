@@ -40,7 +40,7 @@ void biased_lock_own(biased_lock *lock, uintptr_t owner) {
     give(lock);
 }
 
-/* The owner, on its way in or out, has seen that another thread takes its bias away and may sleep until it is
+/* The owner, entering or leaving, has seen that another thread revokes its bias and may sleep until the owner is
  * outside. */
 void biased_lock_wake(biased_lock *lock) { futex_wake(&lock->inside, FUTEX_WITHIN); }
 
@@ -49,7 +49,7 @@ void biased_lock_step_out(biased_lock *lock) {
     biased_lock_wake(lock);
 }
 
-/* With the word: takes the bias away and waits until the owner is outside. */
+/* Called with the word held: revokes the bias and waits until the owner is outside. */
 static void suspend(biased_lock *lock) {
     atomic_store_explicit(&lock->bias, 0, memory_order_relaxed);
     membarrier_heavy();
@@ -75,13 +75,13 @@ void biased_lock_lock_word(biased_lock *lock) {
     }
 }
 
-/* An owner that hardly comes is not worth an interrupt each time that others do. */
+/* Restores the bias only for a busy owner: each revocation costs an interrupt. */
 void biased_lock_unlock_word(biased_lock *lock) {
     if (lock->suspended) {
         bool busy = lock->biased >= BIASED_LOCK_BIASED_MIN;
         lock->suspended = false;
         lock->biased = 0;
-        if (busy) atomic_store_explicit(&lock->bias, lock->owner, memory_order_release); /* it may come in now */
+        if (busy) atomic_store_explicit(&lock->bias, lock->owner, memory_order_release); /* now the owner may enter */
     }
     give(lock);
 }

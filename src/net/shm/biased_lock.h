@@ -1,28 +1,27 @@
 /* biased_lock.h — biased lock: free of locked instructions for the thread that uses it most.
  *
- * A process of the runtime has one thread that calls and one that only looks after things now and then. Yet a lock that
- * is free costs the first one two locked instructions each time, and it takes the lock several times for a call. So the
- * lock has an owner, named once. While no other thread locks, the owner enters by a plain store; another thread first
- * revokes that right, which costs an interrupt of the owner's CPU (base/membarrier.h).
+ * A process of the runtime has one thread that makes calls and one that rarely needs the lock. Even an uncontended
+ * plain lock costs two locked instructions each time, and a call takes the lock several times. The lock therefore has
+ * one permanent owner. While no other thread locks, the owner enters by a plain store; another thread first revokes
+ * that right, which costs an interrupt of the owner's CPU (base/membarrier.h).
  *
  *  biased ── another thread locks: bias = 0, membarrier_heavy, waits until the owner is outside ──► suspended
  *     ▲  ▲                                                                                          │
- *     │  └─────────── it unlocks, and the owner was inside often enough since the last time ────────┤
+ *     │  └─────────── unlock, and the owner entered often enough since the last time ───────────────┤
  *     └── the owner locked many times in a row ── plain (every thread takes the word) ◄── it was not ──┘
  *
- *   word     the plain lock: 0 free, 1 held, 2 held and a thread sleeps on it. Other threads always hold it, the owner
- *            only where it finds no bias
- *   bias     the owner, or 0: the owner must take the word. Changed by the thread that holds the lock
- *   inside   the owner holds the lock by its bias, or is about to check whether it may: an owner that was interrupted
- *            after it last saw its bias has 1 here for a moment while another thread holds the lock. Written and
- *            trusted by the owner only
+ *   word     the plain lock: 0 free, 1 held, 2 held and a thread sleeps on it. Other threads always take it, the owner
+ *            only if bias is 0
+ *   bias     the owner, or 0: the owner must take the word. Written by the thread that holds the lock
+ *   inside   1: the owner holds the lock by its bias, or is about to check the bias. If the owner is interrupted before
+ *            that check, inside is briefly 1 while another thread holds the lock. Written by the owner only
  *
  * Invariants   the thread that holds the lock either is the owner with inside == 1, or holds the word and found
- *              inside == 0 after it took the bias away.
+ *              inside == 0 after it revoked the bias.
  * Order        the owner stores inside, then loads bias; another stores bias, then membarrier_heavy, then loads inside:
- *              so one of them sees the other, on the way in and, for the wake-up, on the way out. Writes under the lock
- *              are passed on by release and acquire: inside 0 → the other; bias → the owner; word → any thread.
- * Without      membarrier there is no owner, and it is the plain lock.
+ *              so at least one sees the other's store, on entry and, for the wake-up, on exit. Writes under the lock
+ *              become visible by release and acquire: inside 0 → the other; bias → the owner; word → any thread.
+ * Without      membarrier there is no owner, and the lock is the plain one.
  * Threads      any; not recursive. */
 #pragma once
 #include <stdatomic.h>
@@ -32,23 +31,23 @@
 #include "base/cpu.h"
 #include "base/membarrier.h"
 
-typedef struct biased_lock { /* zero-initialize: free, and without an owner */
+typedef struct biased_lock { /* zero-initialized: free, and without an owner */
     _Atomic uint32_t word;
     _Atomic uint32_t inside;
     _Atomic uintptr_t bias;
     uintptr_t owner;   /* 0: none */
-    uint32_t biased;   /* times that the owner came in by its bias, since another thread locked */
-    uint32_t in_a_row; /* times that the owner took the word, since another thread did */
-    bool suspended;    /* the thread that holds the lock has taken the bias away */
+    uint32_t biased;   /* entries of the owner by its bias since another thread locked */
+    uint32_t in_a_row; /* times the owner took the word since another thread did */
+    bool suspended;    /* the thread that holds the lock has revoked the bias */
 } biased_lock;
 
 enum { BIASED_LOCK_BIASED_MIN = 64, BIASED_LOCK_IN_A_ROW = 256 };
 
-/* Names a thread (cpu_thread) as the owner, for good, if there is none. Registers for the barrier, and so may take a
- * while: not with the lock held. */
+/* Makes a thread (cpu_thread) the permanent owner, if there is none. Registers for the barrier, which may take long:
+ * must not be called with the lock held. */
 void biased_lock_own(biased_lock *lock, uintptr_t owner);
 
-/* Not on the owner's usual way, and not to be made part of it: that stays a few instructions where it is used. */
+/* Slow paths, not inlined, so that the owner's path stays a few instructions. */
 __attribute__((noinline)) void biased_lock_lock_word(biased_lock *lock);
 __attribute__((noinline)) void biased_lock_unlock_word(biased_lock *lock);
 __attribute__((noinline, cold)) void biased_lock_step_out(biased_lock *lock);

@@ -1,4 +1,4 @@
-/* biased_lock_test.c — one at a time is inside, whoever owns the latch. Run under ThreadSanitizer too. */
+/* biased_lock_test.c — mutual exclusion with and without an owner. Also run under ThreadSanitizer. */
 #include "net/shm/biased_lock.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ static void without_an_owner_it_is_a_plain_lock(void **state) {
 static void the_owner_comes_in_by_a_plain_store(void **state) {
     biased_lock lock = {0};
     biased_lock_own(&lock, cpu_thread());
-    if (lock.owner == 0) skip(); /* this kernel has no membarrier */
+    if (lock.owner == 0) skip(); /* the kernel lacks membarrier */
     biased_lock_lock(&lock);
     assert_int_equal(lock.word, 0);
     assert_int_equal(lock.inside, 1);
@@ -67,11 +67,11 @@ static void a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again(void **st
     lock_often(&lock, BIASED_LOCK_BIASED_MIN);
     in_another_thread(lock_once, &lock);
     assert_true(lock.bias == lock.owner);
-    in_another_thread(lock_once, &lock); /* the owner was not here meanwhile */
+    in_another_thread(lock_once, &lock); /* the owner did not lock meanwhile */
     assert_true(lock.bias == 0);
     lock_often(&lock, BIASED_LOCK_IN_A_ROW - 1);
     assert_true(lock.bias == 0);
-    in_another_thread(lock_once, &lock); /* others come: it begins again */
+    in_another_thread(lock_once, &lock); /* another thread locks, which resets the count */
     lock_often(&lock, BIASED_LOCK_IN_A_ROW - 1);
     assert_true(lock.bias == 0);
     lock_often(&lock, 1);
@@ -88,7 +88,7 @@ static void *only_unlock(void *argument) {
     return NULL;
 }
 
-/* The owner saw its bias, was interrupted, and says that it is inside while another is. */
+/* The owner is interrupted after it saw its bias, and stores inside while another thread holds the lock. */
 static void a_late_owner_does_not_break_exclusion(void **state) {
     biased_lock lock = {0};
     biased_lock_own(&lock, cpu_thread());
@@ -99,18 +99,18 @@ static void a_late_owner_does_not_break_exclusion(void **state) {
     in_another_thread(only_unlock, &lock);
     assert_int_equal(lock.word, 0);
     assert_int_equal(lock.inside, 1);
-    biased_lock_step_out(&lock); /* it sees that its bias is gone */
+    biased_lock_step_out(&lock); /* the owner sees that its bias was revoked */
     in_another_thread(lock_once, &lock);
     lock_once(&lock);
 }
 
-/* ---- Many threads, one of which owns it, and what it protects. */
+/* ---- Many threads, one of which is the owner, and data under the lock. */
 
 enum { OTHERS = 3, ROUNDS = 20000 };
 
 typedef struct scene {
     biased_lock lock;
-    unsigned inside, most, count; /* not atomic: the latch protects them */
+    unsigned inside, most, count; /* not atomic: under the lock */
 } scene;
 
 static void visit(scene *scene) {
@@ -126,7 +126,7 @@ static void *visit_seldom(void *argument) {
     _Atomic uint32_t nothing = 0;
     for (int i = 0; i < ROUNDS / 100; i++) {
         visit(scene);
-        futex_wait(&nothing, 0, 20, FUTEX_WITHIN); /* so that the owner is biased again meanwhile */
+        futex_wait(&nothing, 0, 20, FUTEX_WITHIN); /* so that the owner gets its bias back meanwhile */
     }
     return NULL;
 }

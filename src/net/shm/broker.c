@@ -1,6 +1,6 @@
 /* broker.c — see broker.h; the records are described in broker_internal.h.
  *
- * This file has opening and closing, the listening socket and the timer. Tested by tests/broker_test.c. */
+ * Opening, closing, the listening socket and the timer. Tested by tests/broker_test.c. */
 #include "net/shm/broker.h"
 
 #include <errno.h>
@@ -21,21 +21,22 @@
 #include "net/shm/broker_internal.h"
 #include "net/shm/ring.h"
 
-enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* of the arena; bytes */
+enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* part of the arena; bytes */
 enum { BACKLOG = 128 };                              /* of the broker's socket */
 
 /* ---- Listening. */
 
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/* With a number in reserve for the next process that has to be refused; else later. */
+/* Reserves a descriptor for the next process that must be refused; without one the broker pauses accepting. */
 static void open_again(broker *broker) {
     broker->spare_fd = open_spare();
     broker->shut_until_us = broker->spare_fd < 0 ? event_loop_now_us(broker->loop) + BROKER_SHUT_US : CLOCK_NEVER_US;
 }
 
-/* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. Another
- * thread may take the number that was given up; then the broker accepts none until there is one again. */
+/* Refuses a caller when no descriptor is free; otherwise it would stay in the backlog and keep the listener readable.
+ * The spare descriptor is closed for it; if another thread takes that number, the broker accepts no process until one
+ * is free. */
 static void turn_away(broker *broker) {
     broker->no_descriptor = true;
     if (broker->spare_fd >= 0) close(broker->spare_fd);
@@ -65,7 +66,7 @@ void broker_listen(broker *broker, bool listen) {
     event_loop_watch_set(broker->listener, listen, false);
 }
 
-/* ---- The clock. */
+/* ---- The timer. */
 
 static void set_timer(broker *broker) {
     int64_t next = timer_heap_next_us(&broker->deadlines), now = event_loop_now_us(broker->loop);
@@ -96,7 +97,7 @@ static void on_timer(void *context) {
     broker_settle(broker);
 }
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 static mr_status check_options(const broker_options *options) {
     if (options->ring_bytes != 0 && (options->ring_bytes < RING_BYTES_MIN || options->ring_bytes % EXTENT_UNIT != 0))
@@ -118,7 +119,7 @@ static void set_up(broker *broker, const broker_options *options) {
     broker->trim_at_us = broker->shut_until_us = CLOCK_NEVER_US;
     list_init(&broker->peers);
     list_init(&broker->doomed);
-    /* Random above, counted below: no two processes of a machine share a number, nor do those of two brokers. */
+    /* Random upper part, counted lower part: process ids are unique on the machine, also between two brokers. */
     const arena_header *header = (const void *)broker->arena.base;
     broker->process_next = (header->generation << 32) + 1;
     broker->link_next = 1;
@@ -183,7 +184,7 @@ void broker_close(broker *broker) {
 
 /* ---- Memory. */
 
-/* The allocated extent is handed out if there is memory behind it. */
+/* Backs the allocated extent, or frees it. */
 static mr_status back_up(broker *broker, extent taken, mr_status (*back)(prefault *prefault, uint64_t end)) {
     mr_status status = back(broker->prefault, taken.offset + taken.size);
     if (status != MR_OK) extent_allocator_free(broker->allocator, taken);
@@ -198,7 +199,7 @@ mr_status broker_take(broker *broker, uint64_t size, extent *out) {
     return MR_OK;
 }
 
-/* However much the host wants, there is memory left for the rings of new links. */
+/* Keeps memory for the rings of new links, whatever the host requests. */
 static mr_status check_loan(const broker *broker, uint64_t size) {
     uint64_t all = broker->arena.size - ARENA_EXTENTS_OFFSET, kept = all / RINGS_PART;
     if (kept > RINGS_KEPT_MAX) kept = RINGS_KEPT_MAX;

@@ -19,7 +19,7 @@ static void check_links(const broker *broker, sums *sums) {
     map_for_each (slot, &broker->links) {
         const broker_link *link = slot.value;
         MR_ASSERT(link->number == slot.key && link->sides[0].peer != link->sides[1].peer);
-        MR_ASSERT(!link->sides[0].done || !link->sides[1].done); /* else it would be gone */
+        MR_ASSERT(!link->sides[0].done || !link->sides[1].done); /* otherwise the link would be freed */
         check_side(broker, link, &link->sides[0], sums);
         check_side(broker, link, &link->sides[1], sums);
     }

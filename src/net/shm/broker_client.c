@@ -1,7 +1,7 @@
 /* broker_client.c — see broker_client.h.
  *
  * The descriptor of broker_client_fd is an epoll descriptor: it is readable when the broker sent something, when the
- * broker's process has ended (its pidfd; a fork of the broker may hold the socket open after it), and, while requests
+ * broker's process has ended (its pidfd, because a fork of the broker may keep the socket open), and, while requests
  * wait for room in the socket, when there is room. */
 #include "net/shm/broker_client.h"
 
@@ -26,21 +26,21 @@
 #include "net/unix_listener.h"
 
 enum {
-    QUEUE_MAX = 4096,        /* requests that the broker has not taken; MR_BUSY beyond */
-    BYE_US_MAX = 100 * 1000, /* how long to try to send BYE to a broker that does not read */
+    QUEUE_MAX = 4096,        /* unsent requests; MR_BUSY beyond */
+    BYE_US_MAX = 100 * 1000, /* how long to retry sending BYE to a broker that does not read */
 };
 
 struct broker_client {
     arena arena;
     int fd, epoll_fd; /* owned */
-    int broker_pidfd; /* owned; -1: the kernel has none to give */
+    int broker_pidfd; /* owned; -1: none available */
     int broker_pid;
-    int pid; /* of the process that joined: a fork of it is no client */
+    int pid; /* of the process that joined; a fork of it is no client */
     uint32_t process_block;
     uint64_t process;
     fd_packet_queue queue;
     bool writable_wanted;
-    bool gone; /* the broker is; nothing is sent any more */
+    bool gone; /* the broker has ended; nothing is sent any more */
     bool gone_told;
     cause gone_why;
 };
@@ -73,9 +73,9 @@ static mr_status connect_failed(const char *path) {
 static mr_status call_broker(joining *joining) {
     struct sockaddr_un address;
     MR_TRY(unix_listener_address(joining->path, &address));
-    /* A full backlog makes a blocking connect wait, for as long as sending may. */
+    /* With a full backlog, a blocking connect waits as long as the send timeout. */
     int64_t wait = left_us(joining);
-    if (wait == 0) wait = 1; /* 0 would be for ever */
+    if (wait == 0) wait = 1; /* 0 would mean no timeout */
     struct timeval timeout = {.tv_sec = wait / 1000000, .tv_usec = wait % 1000000};
     if (setsockopt(joining->fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0)
         return error_errno("cannot join the broker at %s", joining->path);
@@ -86,7 +86,7 @@ static mr_status call_broker(joining *joining) {
     return MR_OK;
 }
 
-/* Any user may have made the socket's file: memory is shared with our own user and with root only. */
+/* Any user may have created the socket's file: memory is shared only with the same user and with root. */
 static mr_status check_broker(joining *joining) {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -119,7 +119,7 @@ static mr_status greet(joining *joining, const char *name, int event_fd) {
     strcpy(message.hello.name, name);
     int error = fd_packet_send(joining->fd, &message, event_fd);
     FAILPOINT("guest.hello");
-    /* A broker that refuses may have closed already: its message is still to be read. */
+    /* A broker that refuses may have closed already; its message can still be read. */
     if (error == 0 || error == EPIPE || error == ECONNRESET) return MR_OK;
     errno = error;
     return error_errno("cannot send HELLO to the broker at %s", joining->path);
@@ -156,7 +156,7 @@ static mr_status await_welcome(joining *joining, arena *arena, broker_wire *out)
     return status;
 }
 
-/* Saves page faults at first use, no more: where it fails everything still works. */
+/* Avoids page faults at first use; a failure is harmless and ignored. */
 static void prepare(const arena *arena, extent part) {
     if (arena_populate(arena, part.offset, part.offset + part.size) != MR_OK) error_clear();
 }
@@ -171,7 +171,7 @@ static mr_status check_arena(const arena *arena, const broker_wire *welcome) {
     return MR_OK;
 }
 
-/* ---- Watching. */
+/* ---- Descriptors to watch. */
 
 static mr_status watch(int epoll_fd, int operation, int fd, uint32_t events) {
     struct epoll_event event = {.events = events, .data.fd = fd};
@@ -234,7 +234,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     fd_packet_queue_init(&made->queue);
     mr_status status = join(&joining, name, event_fd, made);
     if (status != MR_OK) {
-        free_peer(made); /* the mapping before the socket: the broker takes its end for the end of our use */
+        free_peer(made); /* the mapping first: the broker takes the socket's end for the end of use */
         close(joining.fd);
         return status;
     }
@@ -243,7 +243,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     return MR_OK;
 }
 
-/* A broker that has too many messages for us does not read: so they are read, and dropped, until BYE is out. */
+/* A broker with too many unsent messages for this client does not read: they are read and dropped until BYE is sent. */
 static void say_bye(int fd) {
     broker_wire message = broker_wire_of(BROKER_WIRE_BYE, 0);
     int64_t deadline = clock_now_us(clock_real()) + BYE_US_MAX, now;
@@ -259,7 +259,7 @@ void broker_client_leave(broker_client *client) {
     if (client == NULL) return;
     int fd = client->fd;
     bool here = !client->gone && client->pid == getpid();
-    free_peer(client); /* first: after BYE the broker gives our rings to others */
+    free_peer(client); /* first: after BYE the broker reuses this client's rings */
     FAILPOINT("guest.leave");
     if (here) say_bye(fd);
     FAILPOINT("guest.left");
@@ -288,7 +288,7 @@ static mr_status ask(broker_client *client, const broker_wire *message) {
     if (client->gone) return closed(client->broker_pid);
     int error = client->queue.count > 0 ? EAGAIN : fd_packet_send(client->fd, message, -1);
     if (error == 0) return MR_OK;
-    if (error != EAGAIN) return closed(client->broker_pid); /* broker_client_poll will read why */
+    if (error != EAGAIN) return closed(client->broker_pid); /* broker_client_poll will read the cause */
     error = fd_packet_queue_add(&client->queue, message, -1, QUEUE_MAX);
     if (error == ENOBUFS) return error_set(MR_BUSY, "the queue to the broker is full (%d requests)", QUEUE_MAX);
     MR_ASSERT(error == 0);
@@ -345,9 +345,9 @@ static mr_status close_link(broker_client *client, uint32_t link, bool no_descri
 
 mr_status broker_client_close(broker_client *client, uint32_t link) { return close_link(client, link, false); }
 
-/* ---- Answers. */
+/* ---- Messages from the broker. */
 
-/* Every message is checked against the arena before it is passed on. */
+/* Checks a message's extents against the arena before it is passed on. */
 static mr_status check_message(const broker_client *client, const broker_wire *message) {
     bool fits = true;
     if (message->head.kind == BROKER_WIRE_LINK)
@@ -424,7 +424,7 @@ static void dispatch(broker_client *client, fd_packet *packet, const broker_clie
 
 static void flush(broker_client *client) {
     if (client->queue.count == 0) return;
-    (void)fd_packet_queue_flush(&client->queue, client->fd); /* an end is met when reading */
+    (void)fd_packet_queue_flush(&client->queue, client->fd); /* an end is detected when reading */
     want_writable(client, client->queue.count > 0);
 }
 
@@ -450,8 +450,8 @@ static void listen_to_broker(broker_client *client, const broker_client_events *
     while (!client->gone) {
         fd_packet packet;
         fd_packet_result result = fd_packet_receive(client->fd, &packet);
-        /* All messages of the broker have been read. If the socket is still open after its end, a fork of the broker
-         * holds it. */
+        /* All messages of the broker have been read. If its process has ended and the socket is still open, a fork of
+           the broker has it. */
         if (result == FD_PACKET_END || (result == FD_PACKET_NONE && has_ended(client))) {
             broker_ended(client);
             return;
@@ -464,7 +464,7 @@ static void listen_to_broker(broker_client *client, const broker_client_events *
 
 static bool anything_new(const broker_client *client) {
     struct epoll_event events[2];
-    return epoll_wait(client->epoll_fd, events, 2, 0) != 0; /* an error is met when reading */
+    return epoll_wait(client->epoll_fd, events, 2, 0) != 0; /* an error is detected when reading */
 }
 
 void broker_client_poll(broker_client *client, const broker_client_events *events, void *context) {

@@ -1,5 +1,5 @@
-/* broker_client_test.c — a broker and its guests in one process and one thread: every request, every answer, every
- * refusal, and books that are empty again afterwards. */
+/* broker_client_test.c — a broker and its clients in one process and one thread: every request, every answer, every
+ * refusal, and no records left afterwards. */
 #include "net/shm/broker_client.h"
 
 #include <dirent.h>
@@ -47,7 +47,7 @@ static void open_broker(const broker_options *options) { assert_int_equal(broker
 
 static void assert_empty(void) { until(NULL, 0, broker_fixture_is_empty(home)); }
 
-/* ---- Coming and going. */
+/* ---- Joining and leaving. */
 
 static void a_client_connects_and_disconnects(void **state) {
     open_broker(NULL);
@@ -65,7 +65,7 @@ static void a_client_connects_and_disconnects(void **state) {
     uint64_t process = broker_client_process(one.client);
     visitor_leave(&one);
     assert_empty();
-    /* the name and the process block are free again, the id is not */
+    /* The name and the process block are free again; the id is not reused. */
     assert_int_equal(broker_fixture_join(home, &one, "one"), MR_OK);
     assert_int_not_equal(broker_client_process(one.client), process);
     assert_int_equal(broker_client_process_block(one.client), 0);
@@ -85,7 +85,7 @@ static void joining_fails_with_a_reason(void **state) {
     assert_int_equal(broker_client_join(home->path, long_name, one.event_fd, 1000, &one.client), MR_INVALID);
     assert_int_equal(broker_client_join(home->path, "a\nb", one.event_fd, 1000, &one.client), MR_INVALID);
     assert_int_equal(broker_client_join(home->path, "x", one.event_fd, 20000, &one.client),
-                     MR_TIMEOUT); /* nobody runs the loop */
+                     MR_TIMEOUT); /* the loop does not run */
     fcntl(one.event_fd, F_SETFL, 0);
     assert_int_equal(broker_client_join(home->path, "x", one.event_fd, 1000, &one.client), MR_INVALID);
     close(one.event_fd);
@@ -97,7 +97,7 @@ static void joining_fails_with_a_reason(void **state) {
 }
 
 static void each_of_many_clients_has_a_process_block(void **state) {
-    enum { MANY = 100 }; /* descriptors are short: eight for each here, where both sides are one process */
+    enum { MANY = 100 }; /* limited by descriptors: eight for each, as both sides are one process */
     open_broker(NULL);
     visitor *many = calloc(MANY, sizeof *many);
     size_t count = 0;
@@ -152,7 +152,7 @@ static void a_link_has_two_rings(void **state) {
     until(visitors, 2, broker_stats_now(home->broker).rings == 0);
     assert_int_equal(visitors[0].gone_count, 0);
 
-    link_two(visitors, 78); /* on the same memory: headers are zeroed again */
+    link_two(visitors, 78); /* in the same memory: headers are zeroed again */
     for (size_t i = 0; i < RING_HEADER; i++)
         assert_int_equal(
             ((uint8_t *)arena_at(broker_client_arena(visitors[0].client), visitors[0].links[1].send.offset))[i], 0);
@@ -187,7 +187,7 @@ static void connecting_fails_with_a_reason(void **state) {
     until(visitors, 3, visitors[0].link_count == 2 && visitors[0].refused_count == 4);
     assert_int_equal(visitors[0].refused_tag, 7);
     assert_int_equal(visitors[0].why.status, MR_BUSY);
-    assert_int_equal(broker_client_connect_name(visitors[2].client, "b", 8), MR_OK); /* the other side is full */
+    assert_int_equal(broker_client_connect_name(visitors[2].client, "b", 8), MR_OK); /* too many links there */
     until(visitors, 3, visitors[2].refused_count == 1);
     assert_int_equal(visitors[2].why.status, MR_BUSY);
     for (int i = 0; i < 3; i++) visitor_leave(&visitors[i]);
@@ -200,7 +200,7 @@ static void a_full_arena_refuses_links(void **state) {
     assert_int_equal(broker_fixture_join(home, &visitors[0], "a"), MR_OK);
     assert_int_equal(broker_fixture_join(home, &visitors[1], "b"), MR_OK);
     link_two(visitors, 1);
-    /* one ring fits, the second does not */
+    /* One ring fits, the second does not. */
     assert_int_equal(broker_client_connect_name(visitors[0].client, "b", 2), MR_OK);
     until(visitors, 2, visitors[0].refused_count == 1);
     assert_int_equal(visitors[0].why.status, MR_NOMEM);
@@ -229,7 +229,7 @@ static void rings_change_their_size(void **state) {
     assert_int_equal(visitors[0].resized_link, link);
     assert_int_equal(broker_stats_now(home->broker).rings, 3);
     assert_int_equal(visitors[1].resized_count, 0);
-    /* smaller again, before the first was released */
+    /* A smaller ring again, before the first was released. */
     assert_int_equal(broker_client_resize(sender, link, 4096), MR_OK);
     until(visitors, 2, visitors[0].resized_count == 2);
     assert_int_equal(broker_stats_now(home->broker).rings, 4);
@@ -242,12 +242,12 @@ static void rings_change_their_size(void **state) {
     assert_int_equal(visitors[0].resized.size, 0);
     for (int i = 0; i < 10; i++) assert_int_equal(broker_client_resize(sender, link, 8192), MR_OK);
     until(visitors, 2, visitors[0].resized_count == 13);
-    assert_int_equal(visitors[0].resized.size, 0); /* the other side takes too long */
+    assert_int_equal(visitors[0].resized.size, 0); /* the other side has too many unreleased rings */
     visitor_leave(&visitors[1]);
     until(visitors, 1, visitors[0].gone_count == 1);
     assert_int_equal(broker_client_resize(sender, link, 8192), MR_OK);
     until(visitors, 1, visitors[0].resized_count == 14);
-    assert_int_equal(visitors[0].resized.size, 0); /* nobody would read it */
+    assert_int_equal(visitors[0].resized.size, 0); /* the receiver has left */
     visitor_leave(&visitors[0]);
     assert_empty();
 }
@@ -262,7 +262,7 @@ static void a_misbehaving_client_is_dropped(void **state) {
         broker_client *wrong = visitors[0].client;
         broker_client_link *link = &visitors[0].links[0];
         if (kind == 0) assert_int_equal(broker_client_close(wrong, link->link + 1), MR_OK);
-        /* still in use */
+        /* The ring is still in use. */
         if (kind == 1) assert_int_equal(broker_client_release(wrong, link->link, link->receive), MR_OK);
         if (kind == 2) assert_int_equal(broker_client_release(wrong, link->link, (extent){MB * 4, 4096}), MR_OK);
         if (kind == 3) assert_int_equal(broker_client_resize(wrong, 99999, 4096), MR_OK);
@@ -274,7 +274,7 @@ static void a_misbehaving_client_is_dropped(void **state) {
         assert_int_equal(stats.peers, 1);
         assert_int_equal(broker_client_close(visitors[1].client, visitors[1].links[0].link), MR_OK);
         for (int i = 0; i < 20; i++) broker_fixture_pump(home, visitors, 2);
-        assert_int_equal(broker_stats_now(home->broker).rings, 2); /* it has them mapped and might write into them */
+        assert_int_equal(broker_stats_now(home->broker).rings, 2); /* the dropped client has them mapped */
         visitor_leave(&visitors[0]);
         until(&visitors[1], 1, broker_stats_now(home->broker).rings == 0);
         visitor_leave(&visitors[1]);
@@ -282,7 +282,7 @@ static void a_misbehaving_client_is_dropped(void **state) {
     }
 }
 
-/* A guest that does not read: others are not held up, it costs the broker little, and when it reads again all is there.
+/* A client that does not read: others are not delayed, the broker's queue is bounded, and the client loses no message.
  * */
 static void a_sleeping_client_does_not_delay_others(void **state) {
     open_broker(&(broker_options){.arena_bytes = 64 * MB});
@@ -297,11 +297,11 @@ static void a_sleeping_client_does_not_delay_others(void **state) {
     }
     assert_int_equal(visitors[0].why.status, MR_BUSY);
     assert_true(asked > 64);
-    for (uint32_t i = 0; i < visitors[0].link_count; i++) /* ends are told however many they are */
+    for (uint32_t i = 0; i < visitors[0].link_count; i++) /* the ends of links are always queued */
         assert_int_equal(broker_client_close(visitors[0].client, visitors[0].links[i].link), MR_OK);
     for (int i = 0; i < 100; i++) broker_fixture_pump(home, visitors, 1);
     assert_int_equal(broker_stats_now(home->broker).links, visitors[0].link_count);
-    until(visitors, 2, visitors[1].gone_count == visitors[0].link_count); /* it wakes up */
+    until(visitors, 2, visitors[1].gone_count == visitors[0].link_count); /* the client reads again */
     assert_int_equal(visitors[1].link_count, visitors[0].link_count);
     assert_int_equal(broker_client_connect_name(visitors[0].client, "asleep", ++asked), MR_OK);
     until(visitors, 2, visitors[1].link_count == asked - 1);
@@ -310,7 +310,8 @@ static void a_sleeping_client_does_not_delay_others(void **state) {
     assert_empty();
 }
 
-/* A guest that asks and does not read the answers: the broker stops listening to it, and goes on when it reads. */
+/* A client that sends requests without reading the answers: the broker stops reading its requests until the client
+ * reads. */
 static void a_client_that_only_asks_is_answered_later(void **state) {
     enum { ASKED = 3000 };
     open_broker(NULL);
@@ -329,14 +330,14 @@ static void a_client_that_only_asks_is_answered_later(void **state) {
     mr_status status = MR_OK;
     uint32_t many = 0;
     while (status == MR_OK && many < 100000) status = broker_client_connect_name(visitors[0].client, "nobody", ++many);
-    assert_int_equal(status, MR_BUSY); /* nobody runs the broker */
+    assert_int_equal(status, MR_BUSY); /* the broker does not run */
     until(visitors, 2, visitors[0].refused_count == ASKED + many - 1);
     visitor_leave(&visitors[0]);
     visitor_leave(&visitors[1]);
     assert_empty();
 }
 
-/* ---- Doorbells: a sleeper is woken by whatever the broker has to say. */
+/* ---- Doorbells: every message of the broker wakes a sleeping client. */
 
 static void the_broker_rings_before_anybody_waits_in_vain(void **state) {
     open_broker(NULL);
@@ -359,7 +360,7 @@ static void the_broker_rings_before_anybody_waits_in_vain(void **state) {
     assert_empty();
 }
 
-/* Those who spin look at it (spin_wait.h). */
+/* Spinning processes read the rung state (spin_wait.h). */
 static void a_client_that_left_is_not_rung(void **state) {
     open_broker(NULL);
     visitor visitors[2];
@@ -376,7 +377,7 @@ static void a_client_that_left_is_not_rung(void **state) {
     assert_empty();
 }
 
-/* ---- The broker's own end, and its door. */
+/* ---- The end of the broker, and its socket. */
 
 static void broker_clients_are_told_when_the_broker_closes(void **state) {
     size_t fds = broker_fixture_fds();
@@ -407,7 +408,7 @@ static void broker_clients_are_told_when_the_broker_closes(void **state) {
 }
 
 static void one_path_one_broker(void **state) {
-    mode_t before = umask(0); /* the file's mode does not depend on it */
+    mode_t before = umask(0); /* the file's mode is independent of the umask */
     open_broker(NULL);
     umask(before);
     struct stat stat_;
@@ -418,7 +419,7 @@ static void one_path_one_broker(void **state) {
     assert_int_equal(broker_open(home->loop, &options, &second), MR_EXISTS);
     broker_close(home->broker);
 
-    int dead = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* what a killed broker leaves behind */
+    int dead = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* the socket file of a killed broker */
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strcpy(address.sun_path, home->path);
     assert_int_equal(bind(dead, (void *)&address, sizeof address), 0);
@@ -429,7 +430,7 @@ static void one_path_one_broker(void **state) {
     int file = open(home->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     close(file);
     assert_int_equal(broker_open(home->loop, &options, &second), MR_EXISTS);
-    assert_int_equal(unlink(home->path), 0); /* it was left alone */
+    assert_int_equal(unlink(home->path), 0); /* the file was not touched */
 
     options.path = "/nonexistent/folder/hub";
     assert_int_not_equal(broker_open(home->loop, &options, &second), MR_OK);
@@ -441,7 +442,7 @@ static void one_path_one_broker(void **state) {
     home->broker = NULL;
 }
 
-/* ---- Strangers. */
+/* ---- Callers before HELLO. */
 
 static int call(void) {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -451,7 +452,7 @@ static int call(void) {
     return fd;
 }
 
-/* What the broker answers before it hangs up. */
+/* The broker's answer before it closes the connection. */
 static mr_status answer(int fd) {
     fd_packet packet;
     fd_packet_result result;
@@ -483,7 +484,7 @@ static void strangers_get_nowhere(void **state) {
     assert_int_equal(fd_packet_send(caller, &hello, caller), 0);
     assert_int_equal(answer(caller), MR_INVALID);
     close(caller);
-    caller = call(); /* one that would block the broker */
+    caller = call(); /* a descriptor that would block the broker */
     assert_int_equal(fd_packet_send(caller, &hello, blocking), 0);
     assert_int_equal(answer(caller), MR_INVALID);
     close(caller);
@@ -491,7 +492,7 @@ static void strangers_get_nowhere(void **state) {
     assert_int_equal(fd_packet_send(caller, &bye, -1), 0);
     assert_int_equal(answer(caller), MR_CORRUPT);
     close(caller);
-    caller = call(); /* a descriptor where none belongs */
+    caller = call(); /* an unexpected descriptor */
     assert_int_equal(fd_packet_send(caller, &bye, event), 0);
     assert_int_equal(answer(caller), MR_CORRUPT);
     close(caller);
@@ -506,7 +507,7 @@ static void strangers_get_nowhere(void **state) {
     assert_int_equal(fd_packet_send(caller, &hello, event), 0);
     assert_int_equal(answer(caller), MR_CORRUPT);
     close(caller);
-    caller = call(); /* says nothing at all */
+    caller = call(); /* sends nothing */
     assert_int_equal(answer(caller), MR_TIMEOUT);
     close(caller);
     close(event);
@@ -515,7 +516,7 @@ static void strangers_get_nowhere(void **state) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* Many who say nothing do not keep out one who does, for longer than it takes to lose patience with them. */
+/* Many silent callers delay a joining process only until they time out. */
 static void waiting_clients_are_bounded(void **state) {
     enum { CROWD = 100 };
     open_broker(NULL);
@@ -532,7 +533,7 @@ static void waiting_clients_are_bounded(void **state) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* Random bytes and random descriptors at a living broker, before and after the handshake. */
+/* Random bytes and descriptors sent to a running broker, before and after the handshake. */
 static void noise_does_no_harm(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
@@ -564,7 +565,7 @@ static void noise_does_no_harm(void **state) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* ---- Descriptors run out, on either side, at each step of joining and linking: clean refusals, nothing lost. */
+/* ---- Descriptors run out on either side at each step of joining and linking: clean refusals, no leaks. */
 
 enum { FILLERS_MAX = 1024 };
 
@@ -573,9 +574,8 @@ static void limit_fds(const struct rlimit *before, rlim_t limit) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
-/* Numbers that are free between others: they are taken, or a limit above them would limit nothing. Returns the number
- * above all that are in use. The broker's helper thread opens a file now and then, so there may be any number of them.
- * */
+/* Opens all free descriptor numbers below the highest one in use, because a limit above them would have no effect.
+ * Returns the number above the highest. The broker's helper thread opens files now and then, so their count varies. */
 static int fill_gaps(int fillers[static FILLERS_MAX], int *count) {
     int top = 0, fd;
     for (int i = 0; i < FILLERS_MAX; i++)
@@ -627,7 +627,7 @@ static void without_descriptors_everything_is_refused_cleanly(void **state) {
     assert_empty();
 }
 
-/* ---- All of it at random: afterwards the books are empty. */
+/* ---- Random operations: no records are left afterwards. */
 
 static void a_busy_life_leaves_nothing(void **state) {
     enum { VISITORS = 8 };
@@ -670,8 +670,8 @@ static void a_busy_life_leaves_nothing(void **state) {
 }
 
 int main(void) {
-    signal(SIGPIPE, SIG_DFL); /* nothing here may raise it */
-    log_set_level(LOG_ERROR); /* guests are dropped on purpose */
+    signal(SIGPIPE, SIG_DFL); /* no test may raise SIGPIPE */
+    log_set_level(LOG_ERROR); /* clients are dropped intentionally */
 #define BROKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BROKER_TEST(a_client_connects_and_disconnects),

@@ -24,7 +24,7 @@ static void ring_give(broker *broker, extent ring) {
     broker->rings--;
 }
 
-/* ---- Sides. */
+/* ---- The two sides of a link. */
 
 static broker_side *other_side(broker_side *side) {
     return side == &side->link->sides[0] ? &side->link->sides[1] : &side->link->sides[0];
@@ -55,7 +55,7 @@ static void side_done(broker_side *side) {
     free(link);
 }
 
-/* Notifies the other side, if it is still there. */
+/* Notifies the other side if it is still a member. */
 static void side_tell_gone(broker_side *side, const cause *why) {
     broker_side *other = other_side(side);
     if (side->done || other->done || other->peer->state != BROKER_MEMBER) return;
@@ -63,8 +63,8 @@ static void side_tell_gone(broker_side *side, const cause *why) {
     broker_tell(other->peer, &message, -1);
 }
 
-/* The client's side of the link that a message is about. A link lives until both sides are done with it, so a client
- * that names one it does not have is wrong. */
+/* The client's side of the link named in a message. A link exists until both sides are done with it, so a client that
+ * names a link it does not have sent a malformed message. */
 static broker_side *side_of(broker_peer *peer, const broker_wire *message) {
     broker_link *link = map_get(&peer->broker->links, message->head.subject);
     for (int i = 0; link != NULL && i < 2; i++)
@@ -143,7 +143,7 @@ static void refuse(broker_peer *peer, uint32_t tag, mr_status status) {
     broker_tell(peer, &message, -1);
 }
 
-/* The other side first: it looks at its ring before anything can be in it. */
+/* The other side is notified first, so that it polls its ring before the ring contains messages. */
 void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     FAILPOINT("hub.connect");
     broker_peer *peer = NULL;
@@ -160,7 +160,7 @@ void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     FAILPOINT("hub.link_told");
 }
 
-/* ---- Life of a link. */
+/* ---- Resizing and closing of a link. */
 
 static extent new_ring(broker_side *side, uint64_t bytes) {
     broker *broker = side->peer->broker;

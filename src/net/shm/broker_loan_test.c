@@ -1,4 +1,4 @@
-/* broker_loan_test.c — stretches of the arena that the broker's host borrows. */
+/* broker_loan_test.c — ranges of the arena allocated by the broker's host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "net/shm/broker.h"
 #include "tests/support/temp_dir.h"
 
-/* A long stretch is made ready by a helper: whoever asks does not wait, and asks again. */
+/* A helper thread backs a long range: the allocation returns MR_BUSY and is retried. */
 static mr_status borrow(broker *broker, uint64_t size, extent *out) {
     mr_status status;
     while ((status = broker_extent_alloc(broker, size, out)) == MR_BUSY) usleep(500);
@@ -40,9 +40,9 @@ static void borrowed_extents_are_counted_and_returned(void **state) {
     assert_int_equal(stats.used, 0); /* rings only */
     assert_true(stats.backed >= large.offset + large.size);
     assert_true(arena_holds(broker_arena(broker), large));
-    memset(arena_at(broker_arena(broker), large.offset), 7, large.size); /* all of it is there */
+    memset(arena_at(broker_arena(broker), large.offset), 7, large.size); /* all pages exist */
 
-    assert_int_equal(broker_extent_take(broker, large), MR_NOMEM); /* it is not free */
+    assert_int_equal(broker_extent_take(broker, large), MR_NOMEM); /* the range is in use */
     broker_extent_free(broker, large);
     assert_int_equal(broker_stats_now(broker).loans, 1);
     assert_int_equal(broker_extent_take(broker, large), MR_OK);
@@ -58,7 +58,7 @@ static void borrowed_extents_are_counted_and_returned(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Whoever lends everything that it gets leaves enough for new links. */
+/* A host that allocates as much as possible leaves memory for the rings of new links. */
 static void some_is_kept_for_rings(void **state) {
     enum { BYTES = 16 << 20, PIECE = 64 << 10 };
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];

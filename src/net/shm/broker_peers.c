@@ -7,7 +7,7 @@
  * pidfd, cause known           nothing                            MR_PEER_DIED, signal or exit code
  * pidfd of a child, no cause   broker_note_exit, BROKER_GRACE_US  the same, or "exit status is not known"
  * end of file alone            pidfd, BROKER_GRACE_US             as pidfd, or MR_CLOSED "without saying goodbye"
- * doomed: malformed message    nothing                            its fault; its rings stay until one of the above
+ * doomed: malformed message    nothing                            the fault; its rings stay until one of the above
  *
  * Tested by src/net/shm/broker_client_test.c. */
 #include <errno.h>
@@ -31,7 +31,7 @@
 #include "net/shm/broker_internal.h"
 #include "net/shm/doorbell.h"
 
-enum { LAST_WORDS_MAX = 4096 }; /* more than a socket holds */
+enum { LAST_WORDS_MAX = 4096 }; /* more messages than a socket holds */
 
 /* ---- Records and descriptors. */
 
@@ -40,7 +40,7 @@ static void close_fd(int *fd) {
     *fd = -1;
 }
 
-/* Neither heard nor woken any more. */
+/* Stops watching the peer and closes its descriptors. */
 static void let_go(broker_peer *peer) {
     event_loop_watch_remove(peer->socket_watch);
     event_loop_watch_remove(peer->pid_watch);
@@ -73,7 +73,7 @@ static void ring(broker_peer *peer) {
 }
 
 static void say_end(broker_peer *peer, const cause *why) {
-    if (peer->fd < 0 || peer->queue.count > 0) return; /* it reads the end of file when it reads again */
+    if (peer->fd < 0 || peer->queue.count > 0) return; /* the client reads end of file when it reads again */
     broker_wire message = broker_wire_of_cause(BROKER_WIRE_END, 0, why);
     (void)fd_packet_send(peer->fd, &message, -1);
 }
@@ -101,9 +101,9 @@ void broker_peer_forget(broker_peer *peer) {
 
 /* ---- Messages to clients.
  *
- * A client that does not read is not waited for. While too much is queued for it, the broker reads none of its
- * requests, and a process that asks for a link to it is refused (broker_link.c): so the queue is bounded by the
- * messages that it gets in any case, the ends of its links. */
+ * The broker does not wait for a client that does not read. While too many messages are queued for a client, the broker
+ * reads none of its requests and refuses new links to it (broker_link.c). The queue is then bounded by the messages
+ * that are always sent, the ends of its links. */
 
 bool broker_peer_reads(const broker_peer *peer) { return peer->queue.askings < BROKER_QUEUE_MAX; }
 
@@ -112,7 +112,7 @@ static void watch_what_matters(broker_peer *peer) {
 }
 
 static void tell_failed(broker_peer *peer, int error) {
-    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) /* its end is there to be read */
+    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) /* the end can be read from the socket */
         fd_packet_queue_fini(&peer->queue);
     else
         broker_peer_doom(peer, MR_IO, "cannot send to process %d: %s", peer->pid, strerror(error));
@@ -133,9 +133,9 @@ static void flush(broker_peer *peer) {
     watch_what_matters(peer);
 }
 
-/* ---- Ends. */
+/* ---- The end of a client. */
 
-/* Peers learn of it at once, and no lookup finds it any more. */
+/* Notifies the other sides of its links, and removes the peer from all lookups. */
 static void become_ghost(broker_peer *peer, const cause *why) {
     MR_ASSERT(peer->state == BROKER_MEMBER);
     leave_books(peer);
@@ -147,9 +147,9 @@ static void become_ghost(broker_peer *peer, const cause *why) {
     broker_links_tell_gone(peer, why);
 }
 
-/* Its process can touch the arena no more: its own memory is free. */
+/* The process can no longer access the arena: its memory is freed. */
 static void become_harmless(broker_peer *peer) {
-    doorbell_disarm(block_of(peer)); /* no process makes way for it */
+    doorbell_disarm(block_of(peer)); /* spinning processes do not yield to it any more */
     let_go(peer);
     broker_links_done(peer);
     peer->harmless = true;
@@ -238,8 +238,8 @@ void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, .
     list_push_back(&peer->broker->doomed, &peer->doomed_place);
 }
 
-/* A member that is dropped may still be running with its rings in its hands, so they stay as they are until it is known
- * to be harmless. */
+/* A dropped member may still be running and using its rings, so they stay allocated until it is known to be harmless.
+ * */
 void broker_peer_drop(broker_peer *peer) {
     if (peer->state == BROKER_STRANGER) {
         broker_peer_free(peer, &peer->doom);
@@ -256,7 +256,7 @@ void broker_peer_drop(broker_peer *peer) {
         event_loop_watch_set(peer->socket_watch, true, false);
 }
 
-/* ---- Hello. */
+/* ---- HELLO. */
 
 static bool is_eventfd(int fd) {
     char path[40], target[40] = {0};
@@ -275,7 +275,7 @@ broker_peer *broker_peer_find(const broker *broker, const char *name) {
 }
 
 static mr_status name_is_free(const broker *broker, const char *name) {
-    const broker_peer *other = name[0] == '\0' ? NULL : broker_peer_find(broker, name); /* many may have no name */
+    const broker_peer *other = name[0] == '\0' ? NULL : broker_peer_find(broker, name); /* several may have none */
     if (other != NULL) return error_set(MR_EXISTS, "process %d is already named '%s'", other->pid, name);
     return MR_OK;
 }
@@ -346,9 +346,9 @@ static void hello(broker_peer *peer, const broker_wire *message, fd_packet *pack
     FAILPOINT("hub.welcomed");
 }
 
-/* ---- Listening to one client. */
+/* ---- Requests of one client. */
 
-/* False: the client is gone. */
+/* Returns false if the client was freed. */
 static bool handle_message(broker_peer *peer, fd_packet *packet) {
     broker_wire message;
     if (broker_wire_decode(false, packet->data, packet->size, &message) != MR_OK) {
@@ -374,7 +374,7 @@ static bool handle_message(broker_peer *peer, fd_packet *packet) {
     }
 }
 
-/* A ghost is only read until it ends; of its messages only BYE matters. */
+/* Handles a message of a ghost, of which only BYE matters. */
 static bool handle_ghost(broker_peer *peer, const fd_packet *packet) {
     broker_wire message;
     bool leaves = broker_wire_decode(false, packet->data, packet->size, &message) == MR_OK &&
@@ -400,7 +400,7 @@ static bool may_listen(const broker_peer *peer) {
     return peer->state == BROKER_GHOST || (peer->doom.status == MR_OK && broker_peer_reads(peer));
 }
 
-/* Up to `count` messages. False: the client is gone. */
+/* Reads up to `count` messages. Returns false if the client was freed. */
 static bool listen_to(broker_peer *peer, size_t count) {
     size_t heard = 0;
     while (!peer->at_end && heard < count && may_listen(peer)) {
@@ -413,7 +413,7 @@ static bool listen_to(broker_peer *peer, size_t count) {
         fd_packet_drop(&packet);
         if (!there) return false;
     }
-    /* A client whose socket was full may be asleep with requests it has not sent: it has room again. */
+    /* A client whose socket was full may be asleep with unsent requests; the socket has room again. */
     if (heard == BROKER_BATCH && peer->state == BROKER_MEMBER) ring(peer);
     return true;
 }
@@ -426,12 +426,12 @@ static void on_socket(void *context) {
     broker_settle(broker);
 }
 
-/* Its last messages are read first: BYE may be among them. */
+/* The process has ended: its last messages are read first, because BYE may be among them. */
 static void on_pid(void *context) {
     broker_peer *peer = context;
     broker *broker = peer->broker;
     event_loop_watch_set(peer->pid_watch, false, false);
-    fd_packet_queue_fini(&peer->queue); /* it will not be read */
+    fd_packet_queue_fini(&peer->queue); /* the process will not read it */
     watch_what_matters(peer);
     if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) {
         broker_settle(broker);

@@ -9,7 +9,7 @@
 #include "net/shm/extent_allocator.h"
 
 static const uint16_t sizes[UINT8_MAX + 1] = {
-    /* by kind; 0: there is no such kind */
+    /* by kind; 0: unknown kind */
     [BROKER_WIRE_HELLO] = sizeof(broker_wire_hello),     [BROKER_WIRE_CONNECT] = sizeof(broker_wire_connect),
     [BROKER_WIRE_RESIZE] = sizeof(broker_wire_resize),   [BROKER_WIRE_RELEASE] = sizeof(broker_wire_ring),
     [BROKER_WIRE_CLOSE] = sizeof(broker_wire_close),     [BROKER_WIRE_BYE] = sizeof(broker_wire_head),

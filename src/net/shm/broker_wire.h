@@ -1,13 +1,13 @@
 /* broker_wire.h — protocol between the broker and its processes over their socket.
  *
- * One message is one packet of a SOCK_SEQPACKET unix socket: a fixed struct in the machine's own byte order, since both
- * ends are on it, and for some kinds one descriptor beside it. Every message begins with the same eight bytes:
+ * One message is one packet of a SOCK_SEQPACKET unix socket: a fixed struct in the machine's byte order, since both
+ * ends are on one machine, and for some kinds one descriptor. Every message begins with the same eight bytes:
  *
  *   offset  what
  *   ------  ----------------------------------------------------
  *   0       version, BROKER_WIRE_VERSION
  *   1       kind
- *   2       size of the whole message, which the kind decides
+ *   2       size of the whole message, determined by the kind
  *   4       subject: a link's number, a tag or a process block's index
  *
  *   kind      from    subject        further                                                 descriptor
@@ -16,7 +16,7 @@
  *   CONNECT   client  tag            process, or 0 and a name
  *   RESIZE    client  link           bytes wanted for its sending ring
  *   RELEASE   client  link           an old receiving ring
- *   CLOSE     client  link           whether for want of a descriptor
+ *   CLOSE     client  link           whether for lack of a descriptor
  *   BYE       client  0
  *   WELCOME   broker  process block  magic, arena's bytes and generation, process            the arena
  *   LINK      broker  link           tag, peer (process block, process, pid, name), both rings  the peer's eventfd
@@ -77,7 +77,7 @@ typedef struct broker_wire_resize {
 
 typedef struct broker_wire_close {
     broker_wire_head head;
-    uint32_t no_descriptor, zero; /* 1: the link never was, since this client could not take the eventfd */
+    uint32_t no_descriptor, zero; /* 1: the client could not receive the eventfd, so the link was never used */
 } broker_wire_close;
 
 typedef struct broker_wire_ring { /* RELEASE and RESIZED */
@@ -107,7 +107,7 @@ typedef struct broker_wire_cause { /* REFUSED, GONE and END */
 } broker_wire_cause;
 
 typedef union broker_wire {
-    broker_wire_head head; /* all there is of BYE */
+    broker_wire_head head; /* the whole message for BYE */
     broker_wire_hello hello;
     broker_wire_connect connect;
     broker_wire_resize resize;
@@ -131,9 +131,9 @@ _Static_assert(sizeof(broker_wire_link) == 128 && offsetof(broker_wire_link, pro
                "layout");
 _Static_assert(sizeof(broker_wire_cause) == 24 + CAUSE_TEXT_MAX && offsetof(broker_wire_cause, text) == 24, "layout");
 
-/* A message of which only the first eight bytes are not zero. */
+/* A message with all zeros after its first eight bytes. */
 broker_wire broker_wire_of(broker_wire_kind kind, uint32_t subject);
-broker_wire broker_wire_of_cause(broker_wire_kind kind, uint32_t subject, const cause *why); /* a whole one */
+broker_wire broker_wire_of_cause(broker_wire_kind kind, uint32_t subject, const cause *why); /* a complete message */
 
 /* MR_CORRUPT: mr_last_error() names the wrong field. */
 MR_MUST mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, broker_wire *out);

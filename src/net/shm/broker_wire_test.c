@@ -1,4 +1,4 @@
-/* broker_wire_test.c — every message comes out as it went in, and none with a wrong field comes out at all. */
+/* broker_wire_test.c — every message decodes as encoded, and a message with an invalid field is refused. */
 #include "net/shm/broker_wire.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static bool from_broker(broker_wire_kind kind) { return kind >= BROKER_WIRE_WELCOME; }
 
-/* A message of each kind that is right in every field. */
+/* A valid message of each kind. */
 static broker_wire good(broker_wire_kind kind) {
     broker_wire message;
     cause why;
@@ -69,7 +69,7 @@ static void messages_are_decoded_as_encoded(void **state) {
         size_t size = message.head.size;
         assert_int_equal(broker_wire_decode(from_broker(kinds[i]), &message, size, &out), MR_OK);
         assert_memory_equal(&message, &out, sizeof out);
-        /* the other way */
+        /* The wrong direction. */
         assert_int_equal(broker_wire_decode(!from_broker(kinds[i]), &message, size, &out), MR_CORRUPT);
         assert_int_equal(broker_wire_decode(from_broker(kinds[i]), &message, size - 1, &out), MR_CORRUPT);
         if (size < sizeof message)
@@ -86,7 +86,7 @@ static void messages_are_decoded_as_encoded(void **state) {
     assert_int_equal(broker_wire_decode(true, noise, sizeof noise, &out), MR_CORRUPT);
 }
 
-/* Sets one field of a good message to something wrong. */
+/* Sets one field of a valid message to an invalid value. */
 #define wrong(kind, field, value)                        \
     do {                                                 \
         broker_wire message_ = good(kind);               \
@@ -116,7 +116,7 @@ static void wrong_fields_are_refused(void **state) {
     wrong(BROKER_WIRE_LINK, link.zero, 1);
     wrong(BROKER_WIRE_LINK, link.send.size, 0);
     wrong(BROKER_WIRE_LINK, link.receive.size, 1);
-    wrong(BROKER_WIRE_LINK, link.receive.offset, ARENA_EXTENTS_OFFSET + 4096); /* both rings in one place */
+    wrong(BROKER_WIRE_LINK, link.receive.offset, ARENA_EXTENTS_OFFSET + 4096); /* both rings at one place */
     wrong(BROKER_WIRE_CLOSE, close.no_descriptor, 2);
     wrong(BROKER_WIRE_CLOSE, close.zero, 1);
     wrong(BROKER_WIRE_GONE, cause.status, MR_OK);
@@ -132,7 +132,7 @@ static void wrong_fields_are_refused(void **state) {
     memset(message.link.name, 'x', sizeof message.link.name);
     assert_int_equal(decode(&message), MR_CORRUPT);
     message = good(BROKER_WIRE_RESIZED);
-    message.ring.ring = (extent){0}; /* none is to be had */
+    message.ring.ring = (extent){0}; /* unavailable */
     assert_int_equal(decode(&message), MR_OK);
 }
 
@@ -158,7 +158,7 @@ static void names_are_checked(void **state) {
     assert_int_equal(broker_wire_check_name("a\tb"), MR_INVALID);
 }
 
-/* Whatever is damaged, what is taken is a message again, and the same one. */
+/* Every damaged message is refused, or decodes to a message that encodes to the same bytes. */
 static void damaged_messages_do_no_harm(void **state) {
     rng rng;
     rng_init(&rng, 1);

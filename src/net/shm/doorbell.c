@@ -15,7 +15,7 @@ void doorbell_mark(process_block *block, uint32_t index) {
 void doorbell_wake(process_block *block, int event_fd) {
     uint32_t how = atomic_load_explicit(&block->sleep, memory_order_relaxed);
     do {
-        if (!doorbell_is_asleep(how)) return; /* another sender was faster, or it has woken by itself */
+        if (!doorbell_is_asleep(how)) return; /* another sender was faster, or the process woke by itself */
     } while (!atomic_compare_exchange_weak_explicit(&block->sleep, &how, DOORBELL_RUNG, memory_order_acq_rel,
                                                     memory_order_relaxed));
     if (how == DOORBELL_FUTEX) {
@@ -23,7 +23,7 @@ void doorbell_wake(process_block *block, int event_fd) {
     } else if (how == DOORBELL_LOOP) {
         uint64_t one = 1;
         ssize_t written = write(event_fd, &one, sizeof one);
-        (void)written; /* full means that it is awake already */
+        (void)written; /* a full counter means that the process is awake already */
     }
 }
 
@@ -31,7 +31,7 @@ void doorbell_sleep(process_block *block, int64_t timeout_us) {
     futex_wait(&block->sleep, DOORBELL_FUTEX, timeout_us, FUTEX_ACROSS);
 }
 
-/* The summary is cleared before the words, so a bit that is set meanwhile sets its summary bit again. */
+/* The summary is cleared before the words, so a bit set meanwhile sets its summary bit again. */
 void doorbell_take(process_block *block, doorbell_take_fn *fn, void *context) {
     uint64_t words = atomic_exchange_explicit(&block->summary, 0, memory_order_acq_rel);
     while (words != 0) {

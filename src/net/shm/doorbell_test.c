@@ -1,5 +1,5 @@
-/* doorbell_test.c — every mark is found, and nobody sleeps through a ring: on the futex, in a loop, with many senders.
- * */
+/* doorbell_test.c — every mark is found, and no process sleeps through a ring: on the futex, in a loop, with many
+ * senders. */
 #include "net/shm/doorbell.h"
 
 #include <poll.h>
@@ -50,7 +50,7 @@ static void marks_are_taken_once_each(void **state) {
 static void an_index_from_outside_stays_inside(void **state) {
     process_block *block = new_process_block();
     seen *seen = calloc(1, sizeof *seen);
-    doorbell_mark(block, UINT32_MAX); /* what a broken peer may have written into a ring */
+    doorbell_mark(block, UINT32_MAX); /* a value that a faulty peer may write into a ring */
     doorbell_take(block, note, seen);
     assert_int_equal(seen->counts[PROCESS_BLOCK_LINKS_MAX - 1], 1);
     free(seen);
@@ -66,8 +66,8 @@ static void ringing_an_awake_process_does_nothing(void **state) {
     doorbell_arm(block, DOORBELL_LOOP);
     assert_false(doorbell_is_rung(block));
     doorbell_ring(block, fd);
-    assert_true(doorbell_is_rung(block)); /* until it runs */
-    doorbell_ring(block, fd);             /* woken already: not written again */
+    assert_true(doorbell_is_rung(block)); /* until the process runs */
+    doorbell_ring(block, fd);             /* woken already: no second write */
     assert_int_equal(read(fd, &value, sizeof value), sizeof value);
     assert_int_equal(value, 1);
     doorbell_disarm(block);
@@ -81,11 +81,11 @@ static void sleep_ends_by_itself_after_its_time(void **state) {
     doorbell_arm(block, DOORBELL_FUTEX);
     doorbell_sleep(block, 1000);
     doorbell_disarm(block);
-    doorbell_sleep(block, -1); /* nobody is armed: returns at once */
+    doorbell_sleep(block, -1); /* not armed: returns at once */
     free(block);
 }
 
-/* ---- Senders in threads mark and ring; the owner sleeps whenever nothing is marked. */
+/* ---- Sender threads mark and ring; the owner sleeps while nothing is marked. */
 
 enum { SENDERS = 3, RINGS = 3000 };
 
@@ -139,7 +139,7 @@ static void nobody_sleeps_through(doorbell_state how) {
         if (how == DOORBELL_FUTEX) {
             int64_t start_ns = clock_ns();
             doorbell_sleep(receiver.block, 10 * 1000 * 1000);
-            missed += clock_ns() - start_ns >= INT64_C(10000000000); /* it may end early for no reason */
+            missed += clock_ns() - start_ns >= INT64_C(10000000000); /* the wait may end early for no reason */
         } else {
             struct pollfd fd = {.fd = receiver.event_fd, .events = POLLIN};
             missed += poll(&fd, 1, 10 * 1000) == 0;

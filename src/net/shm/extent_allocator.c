@@ -1,12 +1,12 @@
 /* extent_allocator.c — see extent_allocator.h.
  *
  * A run is a range of the arena, free or in use. Free runs form a treap: ordered by offset, heap-ordered by a
- * priority that is a hash of nothing but a counter, each node knowing the longest run beneath it, which makes "the
- * lowest run of at least n bytes" one walk from the root. Runs in use are in a map by offset.
+ * pseudo-random priority. Each node stores the longest run in its subtree, so the lowest run of at least n bytes is
+ * found by one descent from the root. Runs in use are in a map by offset.
  *
- * Invariants  (extent_allocator_check) every byte is in exactly one run; no two free runs touch; `longest` is right;
- *             used and counts are the sums they claim to be.
- * Ownership   the extents own all runs.
+ * Invariants  (extent_allocator_check) every byte is in exactly one run; no two free runs touch; `longest` is correct;
+ *             `used` and the counts are the sums over the runs.
+ * Ownership   the allocator owns all runs.
  * Threads     none. No clock, no I/O. */
 #include "net/shm/extent_allocator.h"
 
@@ -23,18 +23,18 @@ enum { HOT_COUNT = 8 };
 
 typedef struct run {
     uint64_t offset, size;
-    uint64_t longest, priority; /* of free runs only, like the next line */
+    uint64_t longest, priority; /* only of free runs, like the next line */
     struct run *left, *right;   /* owned */
 } run;
 
 struct extent_allocator {
     uint64_t from, end, used;
-    run *free_runs; /* owned: the root */
+    run *free_runs; /* owned: the root of the treap */
     map used_runs;  /* offset → run, owned */
     size_t free_count;
-    extent hot[HOT_COUNT]; /* given back last; may have been taken again meanwhile */
+    extent hot[HOT_COUNT]; /* freed last; may be in use again */
     size_t hot_next;
-    rng rng; /* for priorities: the same operations give the same offsets, always */
+    rng rng; /* for priorities, with a fixed seed: equal operations give equal offsets */
 };
 
 static uint64_t end_of(const run *run) { return run->offset + run->size; }
@@ -147,8 +147,8 @@ static uint64_t top(const extent_allocator *allocator) {
     return last != NULL && end_of(last) == allocator->end ? last->offset : allocator->end;
 }
 
-/* A free run that holds the youngest hot extent of exactly this size. The end of the used range is left to run empty,
- * so that it can be given back to the machine. */
+/* A free run that contains the most recently freed extent of exactly this size. An extent that would raise the top is
+ * not used, so that memory above the top can be returned to the machine. */
 static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset) {
     uint64_t limit = top(allocator);
     for (size_t age = 1; age <= HOT_COUNT; age++) {
@@ -163,7 +163,7 @@ static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset
     return NULL;
 }
 
-/* Takes [offset, offset + size) out of a free run; the rest on both sides stays free. */
+/* Allocates [offset, offset + size) from a free run; the rest on both sides stays free. */
 static void cut(extent_allocator *allocator, run *holder, uint64_t offset, uint64_t size) {
     uint64_t before = offset - holder->offset, after = end_of(holder) - offset - size;
     take_out(allocator, holder);
@@ -253,7 +253,7 @@ static void check_tree(const run *node, totals *totals) {
     MR_ASSERT(node->right == NULL || node->right->priority <= node->priority);
     check_tree(node->left, totals);
     MR_ASSERT(node->size > 0 && node->offset % EXTENT_UNIT == 0 && node->size % EXTENT_UNIT == 0);
-    MR_ASSERT(totals->runs == 0 || node->offset > totals->last_end); /* touching runs were joined */
+    MR_ASSERT(totals->runs == 0 || node->offset > totals->last_end); /* adjacent runs were joined */
     totals->bytes += node->size;
     totals->last_end = end_of(node);
     totals->runs++;

@@ -1,4 +1,5 @@
-/* extent_allocator_test.c — no byte twice, none lost, low and warm first, and how full it gets before it refuses. */
+/* extent_allocator_test.c — no byte allocated twice or lost, low and recently used extents first, and utilization at
+ * the first refusal. */
 #include "net/shm/extent_allocator.h"
 
 #include <setjmp.h>
@@ -50,7 +51,7 @@ static void low_offsets_come_first(void **state) {
     extent_allocator_free(allocator, a);
     extent small = take(allocator, EXTENT_UNIT);
     assert_int_equal(small.offset, FROM);
-    extent_allocator_free(allocator, c); /* the top is not taken again while there is room below */
+    extent_allocator_free(allocator, c); /* the top is not reused while lower room is free */
     extent half = take(allocator, MB / 2);
     assert_int_equal(half.offset, FROM + EXTENT_UNIT);
     assert_int_equal(extent_allocator_stats_now(allocator).top, FROM + 2 * MB);
@@ -69,11 +70,11 @@ static void the_last_freed_extent_is_allocated_first(void **state) {
     for (size_t i = 0; i < 6; i++) all[i] = take(allocator, 64 * 1024);
     extent_allocator_free(allocator, all[0]);
     extent_allocator_free(allocator, all[3]);
-    assert_int_equal(take(allocator, 64 * 1024).offset, all[3].offset); /* the younger one, though it is higher */
+    assert_int_equal(take(allocator, 64 * 1024).offset, all[3].offset); /* freed later, though it is higher */
     assert_int_equal(take(allocator, 64 * 1024).offset, all[0].offset);
     extent_allocator_free(allocator, all[2]);
     assert_int_equal(take(allocator, 32 * 1024).offset, all[2].offset);        /* another size: first fit */
-    assert_int_equal(take(allocator, 64 * 1024).offset, FROM + 6 * 64 * 1024); /* its rest is too short */
+    assert_int_equal(take(allocator, 64 * 1024).offset, FROM + 6 * 64 * 1024); /* the rest of the run is too short */
     extent_allocator_free(allocator, all[4]);
     extent_allocator_free(allocator, all[5]);
     extent_allocator_check(allocator);
@@ -87,19 +88,19 @@ static void a_place_that_is_known_is_taken_again(void **state) {
     assert_int_equal(extent_allocator_take(allocator, all[3]), MR_NOMEM); /* in use */
     extent_allocator_free(allocator, all[3]);
     extent_allocator_free(allocator, all[4]);
-    /* the last third is */
+    /* The last third is in use. */
     assert_int_equal(extent_allocator_take(allocator, (extent){all[3].offset, 3 * MB}), MR_NOMEM);
     assert_int_equal(extent_allocator_take(allocator, (extent){all[3].offset - EXTENT_UNIT, MB}), MR_NOMEM);
-    assert_int_equal(extent_allocator_take(allocator, all[3]), MR_OK); /* though the other one was given back later */
+    assert_int_equal(extent_allocator_take(allocator, all[3]), MR_OK); /* although the other extent was freed later */
     assert_int_equal(extent_allocator_take(allocator, all[4]), MR_OK);
     extent_allocator_check(allocator);
     assert_int_equal(extent_allocator_stats_now(allocator).used, 12 * MB);
     for (size_t i = 1; i < 12; i++) extent_allocator_free(allocator, all[i]);
     assert_int_equal(extent_allocator_stats_now(allocator).top, FROM + MB);
-    assert_int_equal(extent_allocator_take(allocator, all[10]), MR_NOMEM); /* too far above what is in use */
+    assert_int_equal(extent_allocator_take(allocator, all[10]), MR_NOMEM); /* too far above the extents in use */
     assert_int_equal(extent_allocator_take(allocator, all[EXTENT_RAISE_MAX]), MR_OK);
-    assert_int_equal(extent_allocator_take(allocator, all[10]), MR_OK); /* it is not any more */
-    assert_int_equal(take(allocator, MB).offset, all[9].offset); /* the last one that was given back below the top */
+    assert_int_equal(extent_allocator_take(allocator, all[10]), MR_OK); /* close enough now */
+    assert_int_equal(take(allocator, MB).offset, all[9].offset);        /* freed last below the top */
     extent_allocator_check(allocator);
     extent_allocator_destroy(allocator);
 }
@@ -113,11 +114,11 @@ static void mark(uint8_t *owners, extent extent, uint8_t from, uint8_t to) {
     }
 }
 
-/* 4 KB to 1 MB, small ones as frequent as large ones. */
+/* 4 KB to 1 MB, in equal shares per power of two. */
 static uint64_t random_size(rng *rng) { return rng_below(rng, (uint64_t)EXTENT_UNIT << rng_below(rng, 9)) + 1; }
 
-/* A life of random sizes and random deaths, filled until it refuses: again and again every byte has one owner, and the
- * refusals come late. */
+/* Random allocations and frees, filled until the first refusal: every byte always has one owner, and refusals come
+ * late. */
 static void a_random_life_loses_nothing(void **state) {
     enum { ARENA = 64 << 20, HELD_MAX = 16384 };
     uint8_t *owners = calloc(ARENA / EXTENT_UNIT, 1);

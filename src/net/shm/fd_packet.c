@@ -19,7 +19,7 @@ fd_packet_result fd_packet_receive(int socket, fd_packet *out) {
         ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return FD_PACKET_NONE;
-        /* A peer that closed without reading everything is reported first; its packets come after. */
+        /* The kernel first reports that a peer closed without reading everything; the packets follow. */
         if (got < 0 && errno == ECONNRESET && !reset) {
             reset = true;
             continue;
@@ -46,7 +46,7 @@ void fd_packet_drop(fd_packet *packet) {
 
 int fd_packet_send(int socket, const broker_wire *message, int fd) {
     struct iovec part = {.iov_len = message->head.size};
-    memcpy(&part.iov_base, &(const void *){message}, sizeof part.iov_base); /* sendmsg only reads */
+    memcpy(&part.iov_base, &(const void *){message}, sizeof part.iov_base); /* sendmsg does not write */
     scm_rights rights;
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
     scm_rights_send(&header, &rights, &fd, fd >= 0 ? 1 : 0);

@@ -21,7 +21,7 @@ static bool read_number(const char *folder, const char *file, uint64_t *out) {
     char path[PATH_TEXT_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     return text_file_read(path, text, sizeof text) &&
-           text_file_number(text, "", out); /* "max" is no number: no limit */
+           text_file_number(text, "", out); /* "max" is not a number: no limit */
 }
 
 typedef uint64_t group_fn(const char *folder, const controller *controller); /* of one cgroup */
@@ -42,8 +42,8 @@ static uint64_t left_in(const char *folder, const controller *controller) {
     return limit > usage ? limit - usage : 0;
 }
 
-/* From mount/path up to the mount itself. In a container `path` may be one of the host that is not visible here: then
- * only the folders that exist count, and the mount is the container's own group. */
+/* The least value over mount/path and its parents up to the mount. In a container `path` may belong to the host and be
+ * invisible: then only existing directories count, and the mount is the container's own group. */
 static uint64_t least_up_to(const char *mount, const char *path, const controller *controller, group_fn *read) {
     char folder[PATH_TEXT_MAX];
     int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
@@ -65,7 +65,7 @@ static bool names_memory(const char *controllers) {
     return false;
 }
 
-/* A line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
+/* Evaluates a line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
 static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
     char *controllers = strchr(line, ':');
     char *path = controllers == NULL ? NULL : strchr(controllers + 1, ':');
@@ -77,7 +77,7 @@ static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
         snprintf(mount, sizeof mount, "%s/memory", cgroup);
         return least_up_to(mount, path, &version_1, read);
     }
-    snprintf(mount, sizeof mount, "%s/unified", cgroup); /* where both versions are mounted */
+    snprintf(mount, sizeof mount, "%s/unified", cgroup); /* if both versions are mounted */
     uint64_t mixed = least_up_to(mount, path, &version_2, read), pure = least_up_to(cgroup, path, &version_2, read);
     return mixed < pure ? mixed : pure;
 }

@@ -1,17 +1,17 @@
-/* memory_headroom.h — memory that this process may use in all, and memory available before the kernel has to reclaim,
- * cgroups included.
+/* memory_headroom.h — total memory that this process may use, and memory available before the kernel must reclaim, with
+ * cgroups.
  *
- * Each is the least of what the machine has (MemTotal, MemAvailable) and of what each memory cgroup allows, from this
- * process's own one up to the root, version 1 and 2; file cache that a cgroup can drop at once counts as left. Nothing
- * of it is reserved: it is a look, taken again before each range of the arena is backed. */
+ * Each is the minimum of the machine's value (MemTotal, MemAvailable) and of the limits of each memory cgroup, from
+ * this process's own up to the root, version 1 and 2; file cache that a cgroup can drop at once counts as available.
+ * Nothing is reserved: the values are read again before each range of the arena is backed. */
 #pragma once
 #include <stdint.h>
 
 #define MEMORY_HEADROOM_UNKNOWN UINT64_MAX /* no limit could be read */
 
-uint64_t memory_headroom_bytes(void); /* left */
-uint64_t memory_headroom_total(void); /* in all */
+uint64_t memory_headroom_bytes(void); /* available */
+uint64_t memory_headroom_total(void); /* total */
 
-/* The same, read from other folders than /proc and /sys/fs/cgroup. */
+/* The same, read from directories other than /proc and /sys/fs/cgroup. */
 uint64_t memory_headroom_at(const char *proc, const char *cgroup);
 uint64_t memory_headroom_total_at(const char *proc, const char *cgroup);

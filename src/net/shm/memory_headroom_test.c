@@ -1,5 +1,4 @@
-/* memory_headroom_test.c — the least of all limits counts, in both versions of cgroups, from files made for the test.
- * */
+/* memory_headroom_test.c — the minimum of all limits, in both versions of cgroups, from files made for the test. */
 #include "net/shm/memory_headroom.h"
 
 #include <setjmp.h>
@@ -68,7 +67,7 @@ static void a_parent_may_be_tighter(void **state) {
     write_file("cgroup/slice/memory.max", "31457280\n");
     write_file("cgroup/slice/memory.current", "10485760\n");
     assert_int_equal(memory_headroom_at(proc, cgroup), 20 * MB);
-    write_file("cgroup/slice/memory.current", "41457280\n"); /* over it already */
+    write_file("cgroup/slice/memory.current", "41457280\n"); /* above the limit already */
     assert_int_equal(memory_headroom_at(proc, cgroup), 0);
 }
 

@@ -1,7 +1,7 @@
 /* poller.c — see poller.h.
  *
- * A waiter's word is written with the lock held and read by its thread without, so a thread wakes up
- * knowing the reason. */
+ * A waiter's word is written with the lock held and read by its thread without the lock, so a thread knows why it was
+ * woken. */
 #include "net/shm/poller.h"
 
 #include "base/assert.h"
@@ -35,7 +35,7 @@ poller_turn poller_wait_in_line(poller *poller, poller_waiter *waiter, int64_t t
     list_remove(&waiter->link);
     bool told_to_drive = atomic_load_explicit(&waiter->word, memory_order_relaxed) == POLLER_TO_DRIVE;
     if (waiter->done) {
-        if (told_to_drive) poller_pass(poller); /* both came at once: another thread must drive */
+        if (told_to_drive) poller_pass(poller); /* both happened at once: another thread must drive */
         return POLLER_DONE;
     }
     return told_to_drive ? POLLER_DRIVE : POLLER_TIMEOUT;
@@ -43,7 +43,7 @@ poller_turn poller_wait_in_line(poller *poller, poller_waiter *waiter, int64_t t
 
 void poller_wake(poller *poller, poller_waiter *waiter) {
     if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != POLLER_WAITING) {
-        poller_rouse(poller); /* it may be the driver; an awake thread looks by itself */
+        poller_rouse(poller); /* the waiter may be the driver; an awake thread checks by itself */
         return;
     }
     atomic_store_explicit(&waiter->word, POLLER_TOLD, memory_order_release);
@@ -53,7 +53,7 @@ void poller_wake(poller *poller, poller_waiter *waiter) {
 void poller_pass_on(poller *poller) {
     for (list *next; (next = list_pop_front(&poller->line)) != NULL;) {
         poller_waiter *waiter = container_of(next, poller_waiter, link);
-        if (waiter->done) continue; /* it is on its way out */
+        if (waiter->done) continue; /* this waiter is about to leave */
         atomic_store_explicit(&waiter->word, POLLER_TO_DRIVE, memory_order_release);
         futex_wake(&waiter->word, FUTEX_WITHIN);
         return;

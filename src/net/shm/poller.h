@@ -1,29 +1,29 @@
 /* poller.h — poller: the thread of a process that polls the rings for all threads, and its waiters.
  *
  * A ring has one reader. When several threads of a process wait, each for its own answer, one of them drives: it reads
- * the rings and finishes what it finds, for the others too. No thread hands a message to another on the way: the thread
- * that waits for the answer reads it, unless another thread is reading already.
+ * the rings and handles all messages, also those for the others. Messages are not passed between threads: the thread
+ * that waits for an answer reads it, unless another thread is reading already.
  *
- * Two rights, one small module, the one lock of the hot path:
+ * The module has two rights:
  *
- *   the lock    the right to touch the rings and the tables above them, for a moment: to send, to read what is there
- *   the poller  the right to wait for more to come: one thread has it, and does not hold the lock while it waits
+ *   the lock    the right to access the rings and the tables above them: to send, and to read available records
+ *   the poller  the right to wait for more records: one thread has it, and does not hold the lock while it waits
  *
  *  outside ── poller_lock ──► locked ── poller_unlock ──► outside
  *
  *  a thread that waits (poller_wait), with the lock held:
- *     my answer is there ───────────────────────────────────────────► locked: done
- *   no thread drives ──► I drive (returns POLLER_DRIVE) ── poller_pass ──► outside; the next in line drives
- *   a thread drives ──► in line, asleep on my own word ──► POLLER_DONE (answer) or POLLER_DRIVE (my turn) or timeout
+ *     the answer has arrived ───────────────────────────────────────► locked: done
+ *   no thread drives ──► drives (returns POLLER_DRIVE) ── poller_pass ──► outside; the next in line drives
+ *   a thread drives ──► in line, asleep on its own word ──► POLLER_DONE (answer) or POLLER_DRIVE (its turn) or timeout
  *
  *  the driver waits for more: poller_leave ──► away, without the lock ── poller_return ──► locked. A thread that
- *   finishes it meanwhile wakes it.
+ *   finishes the driver's own call meanwhile wakes it.
  *
  * Invariants   at most one thread drives; if any thread waits in line, some thread drives or was woken to drive; a
  *              thread is in line at most once.
  * Order        the lock (biased_lock.h) acquires and releases. A waiter's word is changed with the
- *              lock held: release by the waker, acquire by the sleeper, which reads it without; with the lock, relaxed.
- * Fairness    the poller goes to the one that waits longest.
+ *              lock held: release by the waker, acquire by the sleeper without the lock; relaxed reads with the lock.
+ * Fairness    the thread that has waited longest gets the poller.
  * Threads      all functions from any thread; those marked "locked" only with the lock held. */
 #pragma once
 #include <stdatomic.h>
@@ -34,20 +34,20 @@
 #include "base/list.h"
 #include "net/shm/biased_lock.h"
 
-typedef struct poller { /* zero-initialize, then poller_init */
+typedef struct poller { /* zero-initialized, then poller_init */
     biased_lock lock;
-    bool driven; /* a thread holds the poller */
-    list line;   /* of poller_waiter: threads that wait for an answer or for the poller */
-    void *away;  /* where the driver waits without the lock; NULL: it does not */
+    bool driven; /* a thread has the poller */
+    list line;   /* of poller_waiter: threads waiting for an answer or for the poller */
+    void *away;  /* argument of rouse while the driver waits without the lock; NULL: it does not */
     void (*rouse)(void *away);
 } poller;
 
 typedef enum poller_turn { POLLER_DONE, POLLER_DRIVE, POLLER_TIMEOUT } poller_turn;
 
-/* Why a waiting thread was woken; awake: it needs no wake-up. */
+/* Why a waiting thread was woken; POLLER_AWAKE: it needs no wake-up. */
 typedef enum poller_word { POLLER_WAITING, POLLER_TOLD, POLLER_TO_DRIVE, POLLER_AWAKE } poller_word;
 
-typedef struct poller_waiter { /* one waiting thread; lives on its stack */
+typedef struct poller_waiter { /* one waiting thread; on its stack */
     list link;
     _Atomic uint32_t word; /* poller_word */
     bool done;
@@ -55,7 +55,7 @@ typedef struct poller_waiter { /* one waiting thread; lives on its stack */
 
 void poller_init(poller *poller);
 
-/* That thread is the one that will be here most: as biased_lock_own. */
+/* Makes the most frequent thread the owner of the lock, as biased_lock_own. */
 static inline void poller_own(poller *poller, uintptr_t owner) { biased_lock_own(&poller->lock, owner); }
 
 static inline void poller_lock(poller *poller) { biased_lock_lock(&poller->lock); }
@@ -67,8 +67,8 @@ static inline void poller_waiter_init(poller_waiter *waiter) {
     waiter->done = false;
 }
 
-/* Locked on entry. POLLER_DONE: the answer is there; locked. POLLER_DRIVE: this thread drives from now on; locked.
- * POLLER_TIMEOUT after timeout_us (< 0: never), not driving; locked. */
+/* Locked on entry and return. POLLER_DONE: the answer has arrived. POLLER_DRIVE: this thread drives from now on.
+ * POLLER_TIMEOUT: after timeout_us (< 0: never), not driving. */
 __attribute__((noinline)) poller_turn poller_wait_in_line(poller *poller, poller_waiter *waiter, int64_t timeout_us);
 static inline poller_turn poller_wait(poller *poller, poller_waiter *waiter, int64_t timeout_us) {
     if (waiter->done) return POLLER_DONE;
@@ -77,8 +77,8 @@ static inline poller_turn poller_wait(poller *poller, poller_waiter *waiter, int
     return POLLER_DRIVE;
 }
 
-/* The driver goes to wait for more, and comes back. Locked on entry of the one and on return of the other. Between them
- * rouse may be called, by any thread, with the lock held: the driver shall come back soon. */
+/* The driver begins and ends a wait without the lock: locked on entry of the former and on return of the latter. In
+ * between any thread with the lock may call `rouse`, which makes the driver return soon. */
 static inline void poller_leave(poller *poller, void (*rouse)(void *away), void *away) {
     poller->rouse = rouse;
     poller->away = away;
@@ -89,8 +89,8 @@ static inline void poller_return(poller *poller) {
     poller->away = NULL;
 }
 
-/* Locked: the answer of that waiter is there. Wakes it if it sleeps, also when it is the driver that is away. Must not
- * be called after its poller_wait returned POLLER_TIMEOUT and it left. */
+/* Locked: the answer of this waiter has arrived. Wakes the waiter if it sleeps, also if it is the driver and away. Must
+ * not be called after the waiter's poller_wait returned POLLER_TIMEOUT and the waiter left. */
 __attribute__((noinline)) void poller_wake(poller *poller, poller_waiter *waiter);
 static inline void poller_finish(poller *poller, poller_waiter *waiter) {
     MR_ASSERT(!waiter->done);
@@ -99,12 +99,12 @@ static inline void poller_finish(poller *poller, poller_waiter *waiter) {
     if (!looks) poller_wake(poller, waiter);
 }
 
-/* Locked: the driver, if it is away, comes back soon and looks around. */
+/* Locked: makes a driver that is away return soon and check its inputs. */
 static inline void poller_rouse(poller *poller) {
     if (poller->away != NULL) poller->rouse(poller->away);
 }
 
-/* Locked: the driver stops; the next in line, if any, is woken to drive. */
+/* Locked: the driver stops; the next thread in line, if any, is woken to drive. */
 __attribute__((noinline)) void poller_pass_on(poller *poller);
 static inline void poller_pass(poller *poller) {
     MR_ASSERT(poller->driven);

@@ -1,4 +1,5 @@
-/* poller_test.c — one drives, the others wait for their answers; nobody is forgotten. Run under ThreadSanitizer too. */
+/* poller_test.c — one thread drives, the others wait for their answers, and every waiter is woken. Also run under
+ * ThreadSanitizer. */
 #include "net/shm/poller.h"
 
 #include <pthread.h>
@@ -61,14 +62,14 @@ static void a_driver_that_is_away_is_roused(void **state) {
     poller_pass(&poller);
     poller_waiter_init(&waiter);
     assert_int_equal(poller_wait(&poller, &waiter, -1), POLLER_DRIVE);
-    poller_finish(&poller, &waiter); /* by the driver itself: it is there */
+    poller_finish(&poller, &waiter); /* finished by the driver itself: no wake-up */
     assert_int_equal(roused, 1);
     poller_pass(&poller);
     poller_unlock(&poller);
 }
 
-/* ---- A model of calls: asking puts a number on a queue; whoever drives takes numbers off it, in order, and finishes
- * the waiter that asked. The queue is what the lock protects. */
+/* ---- A model of calls: a call puts a number on a queue; the driver takes numbers off it in order and finishes the
+ * waiter of each. The lock protects the queue. */
 
 enum { THREADS = 4, CALLS = 4000, QUEUE = 64 };
 
@@ -76,7 +77,7 @@ typedef struct model {
     poller poller;
     poller_waiter *queue[QUEUE];
     unsigned first, count;
-    _Atomic uint32_t asked, arrived; /* what has "gone out", and "come in" and may be taken: both only grow */
+    _Atomic uint32_t asked, arrived; /* numbers of sent calls and of received answers: both only grow */
     unsigned drivers, drivers_most, answered;
 } model;
 
@@ -89,12 +90,12 @@ static void *server(void *argument) {
     model *model = argument;
     for (unsigned i = 0; i < THREADS * CALLS; i++) {
         while (atomic_load(&model->asked) == i) futex_wait(&model->asked, i, -1, FUTEX_WITHIN);
-        tell(&model->arrived); /* an answer arrives only for what was asked */
+        tell(&model->arrived); /* an answer arrives only for a sent call */
     }
     return NULL;
 }
 
-/* With the lock held: takes everything that has arrived. */
+/* Locked: takes all received answers. */
 static void take_arrived(model *model) {
     while (model->answered < atomic_load(&model->arrived)) {
         poller_waiter *waiter = model->queue[model->first];
@@ -110,7 +111,7 @@ static void drive(model *model, poller_waiter *mine) {
     while (!mine->done) {
         unsigned seen = model->answered;
         poller_unlock(&model->poller);
-        futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* only answers end this wait: nobody has to rouse it */
+        futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* only answers end this wait, so rouse is not needed */
         poller_lock(&model->poller);
         take_arrived(model);
     }

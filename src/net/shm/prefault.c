@@ -1,8 +1,8 @@
 /* prefault.c — see prefault.h.
  *
- * Invariant  safe <= want, and safe <= backed whenever the mutex is free. `safe` is the owner's own; it rises only
+ * Invariant  safe <= want, and safe <= backed whenever the mutex is free. Only the owner uses `safe`; it rises only
  * under the mutex, when no step is running, and it falls before `want` does. The helper lowers `backed` only down to
- * the `want` it read under the mutex. So a page below `safe` is never punched.
+ * the `want` that it read under the mutex, so a page below `safe` is never punched.
  *
  *   helper:  asleep ── semaphore ──► step, step, … ──► nothing to do, failed, or the owner waits ──► asleep */
 #include "net/shm/prefault.h"
@@ -29,17 +29,17 @@ struct prefault {
     _Atomic uint64_t want;   /* written by the owner */
     _Atomic uint64_t backed; /* written under `step` */
     _Atomic bool owner_waits, stopping;
-    _Atomic bool stuck; /* the helper could not go on: the next request tries itself and returns the error */
+    _Atomic bool stuck; /* the helper failed: the next request backs the pages itself and returns the error */
 
-    /* The owner's own. */
+    /* State of the owner alone. */
     uint64_t safe;
-    uint64_t peak;         /* the highest top since `idle_since_us` */
-    int64_t idle_since_us; /* since when the tail has been too long; CLOCK_NEVER_US: it is not */
+    uint64_t peak;         /* the highest top since idle_since_us */
+    int64_t idle_since_us; /* time since which the backed tail is too long; CLOCK_NEVER_US: it is not */
 };
 
 /* ---- The helper. */
 
-/* One step towards `want`. False when there is nothing to do, or it cannot be done now. */
+/* One step towards `want`. Returns false if there is nothing to do or the step failed. */
 static bool step_up(prefault *prefault, uint64_t backed, uint64_t want) {
     uint64_t next = want - backed > PREFAULT_STEP ? backed + PREFAULT_STEP : want;
     if (arena_back(prefault->arena, backed, next) != MR_OK) {
@@ -54,7 +54,7 @@ static bool step_down(prefault *prefault, uint64_t backed, uint64_t want) {
     uint64_t next = backed - want > PREFAULT_STEP ? backed - PREFAULT_STEP : want;
     atomic_store(&prefault->backed, next);
     if (arena_punch(prefault->arena, next, backed) == MR_OK) return true;
-    log_warn("%s", mr_last_error()); /* the pages stay, unused, until they are backed again or the arena goes */
+    log_warn("%s", mr_last_error()); /* the pages stay, unused, until they are needed again or the arena ends */
     return false;
 }
 
@@ -73,7 +73,7 @@ static void *help(void *argument) {
         while (sem_wait(&prefault->work) != 0) MR_ASSERT(errno == EINTR);
         do {
             if (atomic_load(&prefault->stopping)) return NULL;
-            /* A mutex is not fair: step back, the owner calls again when it is done. */
+            /* A mutex is not fair: the helper stops, and the owner wakes it again afterwards. */
             if (atomic_load(&prefault->owner_waits)) break;
         } while (step(prefault));
     }
@@ -135,7 +135,7 @@ void prefault_stop(prefault *prefault) {
     free(prefault);
 }
 
-/* Learns what the helper has done; under the mutex. */
+/* Updates `safe` from the helper's progress; called under the mutex. */
 static void refresh_safe(prefault *prefault) {
     uint64_t want = atomic_load(&prefault->want), backed = atomic_load(&prefault->backed);
     prefault->safe = want < backed ? want : backed;

@@ -1,4 +1,4 @@
-/* prefault_test.c — promised pages are backed, unused ones are returned, and the two threads do not collide. */
+/* prefault_test.c — promised pages are backed, unused ones are returned, and the two threads do not conflict. */
 #include "net/shm/prefault.h"
 
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static void the_helper_runs_ahead(void **state) {
     assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
     assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
     while (prefault_backed(prefault) < FROM + PREFAULT_AHEAD_MIN) usleep(1000);
-    assert_int_equal(prefault_need(prefault, FROM + 10 * MB), MR_OK); /* there already: only moves the target */
+    assert_int_equal(prefault_need(prefault, FROM + 10 * MB), MR_OK); /* backed already: only changes the target */
     while (prefault_backed(prefault) < FROM + 26 * MB) usleep(1000);
     assert_int_equal(blocks_of(&arena), prefault_backed(prefault));
     prefault_stop(prefault);
@@ -58,7 +58,7 @@ static void a_caller_that_cannot_wait_asks_again(void **state) {
     mr_status status;
     while ((status = prefault_reach(prefault, arena.size)) == MR_BUSY) usleep(busy++ == 0 ? 0 : 500);
     assert_int_equal(status, MR_OK);
-    assert_true(busy > 0); /* more than a step was missing */
+    assert_true(busy > 0); /* more than one step was missing */
     assert_int_equal(blocks_of(&arena), arena.size);
     prefault_stop(prefault);
     arena_unmap(&arena);
@@ -90,7 +90,7 @@ static void an_unused_tail_is_returned(void **state) {
     assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
     assert_int_equal(prefault_need(prefault, 200 * MB), MR_OK);
     prefault_settle(prefault);
-    assert_int_equal(prefault_trim(prefault, 190 * MB, now), CLOCK_NEVER_US); /* not worth it */
+    assert_int_equal(prefault_trim(prefault, 190 * MB, now), CLOCK_NEVER_US); /* too little to return */
     int64_t due = prefault_trim(prefault, FROM, now);
     assert_int_equal(due, now + PREFAULT_PATIENCE_US);
     assert_int_equal(prefault_trim(prefault, 40 * MB, now + 5), due); /* a short peak counts */
@@ -107,8 +107,8 @@ static void an_unused_tail_is_returned(void **state) {
     arena_unmap(&arena);
 }
 
-/* The owner's promises hold while the helper backs and punches at the same time: each page below what need answered for
- * is resident, at every moment. The threads are what TSan looks at. */
+/* The owner's guarantee holds while the helper backs and punches: each page below the argument of prefault_need is
+ * resident at every moment. ThreadSanitizer checks the threads. */
 static void owner_and_helper_do_not_trip(void **state) {
     arena arena;
     prefault *prefault;

@@ -1,16 +1,16 @@
 /* process_block.h — process block: the state of a process in the machine's shared memory.
  *
  * The arena begins with its header, then PROCESS_BLOCKS_MAX process blocks, then extents (rings, and later objects). A
- * process block is one process: its doorbell (its sleep word), the CPU it runs on (so that a waiter knows whether to
- * spin) and its ready bitmap (which of its incoming rings have something). Everything is offsets; a byte read from here
- * was written by another process and is checked before use.
+ * process block belongs to one process: its doorbell (sleep word), the CPU it runs on (so that a waiter can decide
+ * whether to spin) and its ready bitmap (which of its incoming rings have records). All references are offsets; other
+ * processes write these bytes, so they are checked before use.
  *
  *   field      offset  what                                       written by
  *   ---------  ------  -----------------------------------------  ------------------------------
  *   identity   0       state, pid, process id                     broker
- *   doorbell   64      sleep word, see doorbell.h                 owner arms it, senders clear it
+ *   doorbell   64      sleep word, see doorbell.h                 armed by the owner, cleared by senders
  *   cpu        128     CPU it runs on, or PROCESS_BLOCK_CPU_NONE  owner
- *   woke       136     when it was woken last, in ticks           owner
+ *   woke       136     time of its last wake-up, in ticks          owner
  *   summary    192     bit i: ready[i] may be non-zero            senders set, owner clears
  *   ready      256     bit j of word i: link 64 i + j             senders set, owner clears
  */
@@ -24,7 +24,7 @@ enum {
     PROCESS_BLOCK_LINKS_MAX = 4096, /* incoming rings of one process */
     PROCESS_BLOCK_READY_WORDS = PROCESS_BLOCK_LINKS_MAX / 64,
     PROCESS_BLOCK_NONE = PROCESS_BLOCKS_MAX, /* no process block */
-    PROCESS_BLOCK_BROKER_INDEX = 0,          /* the ready bit of the broker's socket: it has a message */
+    PROCESS_BLOCK_BROKER_INDEX = 0,          /* ready bit of the broker's socket: it has a message */
 };
 #define PROCESS_BLOCK_CPU_NONE UINT32_MAX
 
@@ -54,8 +54,8 @@ typedef struct arena_header {
     uint32_t version;                        /* ARENA_VERSION; another one is refused */
     uint32_t process_blocks;                 /* PROCESS_BLOCKS_MAX */
     uint64_t size;                           /* of the whole arena */
-    uint64_t generation;                     /* random: which arena this is */
-    _Alignas(64) _Atomic uint32_t processes; /* process blocks that were ever taken: those behind are free */
+    uint64_t generation;                     /* random, identifies the arena */
+    _Alignas(64) _Atomic uint32_t processes; /* number of process blocks ever used: later ones are free */
 } arena_header;
 
 enum { ARENA_PROCESS_BLOCKS_OFFSET = 4096 };

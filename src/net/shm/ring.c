@@ -1,4 +1,4 @@
-/* ring.c — see ring.h. The code here is not on the path of every message. */
+/* ring.c — see ring.h. Code outside the hot path. */
 #include "net/shm/ring.h"
 
 #include "base/assert.h"
@@ -20,7 +20,7 @@ void ring_consumer_init(ring_consumer *ring, void *memory, uint64_t bytes, uint3
 
 bool ring_look_for_room(ring_producer *ring, uint64_t bytes) {
     ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
-    if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
+    if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for other records */
     return ring->head + bytes - ring->tail_seen <= ring->capacity;
 }
 
@@ -33,13 +33,13 @@ bool ring_starve(ring_producer *ring) {
     return false;
 }
 
-/* A word that is no plain record: the first of a run, the end of the data, or nonsense. */
+/* Handles a word that is no plain record: the first of a run, a SKIP at the end of the data, or a corrupt one. */
 ring_peek_result ring_peek_odd(ring_consumer *ring, uint64_t word, ring_record *out) {
     uint32_t gap = (uint32_t)word;
     if ((word & RING_HELD) != 0) return ring_plain(ring, word ^ RING_HELD, out) ? RING_FIRST : RING_CORRUPT;
     if (word >> 32 != RING_TYPE_SKIP || ring->offset + ring_padded(gap) != ring->capacity) return RING_CORRUPT;
     ring_advance(ring, gap);
-    word = ring_load_word(ring_next(ring)); /* not zero: a SKIP is published after the record that it leads to */
+    word = ring_load_word(ring_next(ring)); /* not zero: a SKIP is published after the record behind it */
     bool leads_on = word != 0 && word >> 32 != RING_TYPE_SKIP;
     return leads_on ? ring_peek(ring, out) : RING_CORRUPT;
 }

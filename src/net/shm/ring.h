@@ -2,12 +2,12 @@
  *
  * A ring is an extent of the arena: a header of RING_HEADER bytes, then `capacity` bytes of records. A record is a word
  * of eight bytes (size, type) and its payload, padded to eight; it never wraps: where the rest of the data is too
- * short, a SKIP record fills it. Positions count bytes since the ring was made and only grow.
+ * short, a SKIP record fills it. Positions count bytes since the ring's creation and only grow.
  *
- * There is no shared head: a record's own word shows that it is there. The producer writes the payload, then a zero
- * into the word *after* the record, then the record's word. The reader looks at the word it has come to: zero, or the
- * next record, whole. So a small message travels in the one cache line that the reader watches, and the cost of a
- * message is one line that moves from one core to another.
+ * There is no shared head: a record's own word publishes it. The producer writes the payload, then a zero into the word
+ * *after* the record, then the record's word. The reader reads the word at its position: zero, or the next complete
+ * record. A small message is thus transferred in the one cache line that the reader polls, and a message costs one line
+ * that moves from one core to another.
  *
  *        read                 published                  free
  *   ─────────────┬────────┬──────────────┬──────┬───┬─────────────
@@ -16,39 +16,37 @@
  *
  *   header  offset  what                                                        written by
  *   ------  ------  ----------------------------------------------------------  ----------------------
- *   armed   0       the consumer does not look: mark its ready bit              consumer sets, producer clears
+ *   armed   0       the consumer is not polling: mark its ready bit             consumer sets, producer clears
  *   starved 4       the producer waits for room: mark its ready bit             producer sets, consumer clears
  *   index   8       the consumer's ready bit (process_block.h)                  consumer, before it arms
  *   index   12      the producer's ready bit                                    producer, once
- *   left    16      the producer has gone to another ring and touches this      producer, once
- *                   one no more: only then may its memory become another ring
+ *   left    16      the producer uses another ring and does not access this      producer, once
+ *                   one any more: only then may its memory be reused
  *   tail    64      everything before it has been read                          consumer
- *   data    128     records; the first word is zero before there is one
+ *   data    128     records; the first word is zero before the first record
  *
- * Runs. A record for which the reader need not hurry, because more follow at once, may be held: the first of such a run
- * bears RING_HELD in its word, no fence follows, and the reader leaves it alone if it can. So the writer has its lines
- * to itself, and the run changes sides as a whole, when its first word is stored once more without the mark. All of it
- * is there all the time: a reader that has waited enough, or wants to sleep, reads on, and a writer that dies has lost
- * nothing. A run does not promise to wake a reader that goes to sleep at that very moment: the writer shows every run
- * in the end (ring_show), which does.
+ * Runs. A record that others follow at once may be held: the first record of such a run has RING_HELD in its word, no
+ * fence follows, and the reader waits with it if it can. The writer then has exclusive use of its cache lines, and the
+ * whole run is published (ring_show) by storing its first word again without the mark. The records are readable all the
+ * time: a reader that has waited long enough, or wants to sleep, reads them, and nothing is lost if the writer dies.
+ * Holding a record does not wake a reader that is just going to sleep; ring_show, which must end every run, does.
  *
- * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
- *              word at head is zero. ring_producer_check and ring_consumer_check assert what each end knows of that by
+ * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record is entirely within the data; the
+ *              word at head is zero. ring_producer_check and ring_consumer_check assert what each end can check by
  *              itself: (1) positions are multiples of 8, and an offset is its position in the data;
  *              (2) released records were read, and no more is read than fits; (3) a run has at most RING_RUN records.
- *              A side that publishes (a record or tail), then finds the other side's flag clear,
- *              knows that the other side will look again by itself: both sides store, then fence, then load.
- * Order        A record's word is stored with release and loaded with acquire, and so is tail: they carry the payload
- *              and the room. The rest is relaxed, and may be: the zero after a record is ordered by the record's word;
- *              a flag is read after the fence, and where it is found set an exchange with acquire follows, which also
- *              shows the index that the other side wrote before it; a flag that its own side clears again costs the
- *              other side a needless mark at most.
- * Death        A producer that dies before it wrote a record's word leaves nothing: a record is there whole or not at
- *              all.
+ *              If a side publishes (a record or tail) and then finds the other side's flag clear, the other side
+ *              will check again by itself: both sides store, then fence, then load.
+ * Order        A record's word is stored with release and loaded with acquire, and so is tail: they order the payload
+ *              and the room. Relaxed order suffices for the rest: the zero after a record is ordered by the record's
+ *              word; a flag is read after the fence, and if set is followed by an exchange with acquire, which also
+ *              makes the index visible that the other side wrote before it; a flag that its own side clears again
+ *              costs the other side at most a needless mark.
+ * Death        A record becomes visible only by its word: a producer that dies earlier leaves no record.
  * Trust        The other process may write anything here at any time. Sizes are read once, checked, and used from a
- *              local; a ring that makes no sense is reported (RING_CORRUPT), never followed.
- * Speed        The fence waits for the stores before it; so the lines of the records to come are asked for ahead of
- *              them (RING_AHEAD).
+ *              local variable; a corrupt ring is reported (RING_CORRUPT) and not read further.
+ * Speed        The fence waits for the stores before it; the cache lines of the next records are therefore prefetched
+ *              (RING_AHEAD).
  * Threads      The producer and the consumer may be two threads of one process; each end has one user at a time. */
 #pragma once
 #include <stdatomic.h>
@@ -62,14 +60,14 @@
 enum {
     RING_HEADER = 128,
     RING_RECORD_HEADER = 8,
-    RING_BYTES_DEFAULT = 16 * 1024, /* of an extent; grown when it is found full */
+    RING_BYTES_DEFAULT = 16 * 1024, /* of an extent; grows when full */
     RING_BYTES_MAX = 4 * 1024 * 1024,
     RING_BYTES_MIN = 4096,
-    RING_AHEAD = 256,        /* how far in front of the head the producer asks for lines to write */
-    RING_TYPE_SKIP = 0xffff, /* only ring.h itself makes and sees these; others are 1…0xfffe */
-    RING_RUN = 32,           /* records of a run, at most */
+    RING_AHEAD = 256,        /* distance from the head at which the producer prefetches lines for writing */
+    RING_TYPE_SKIP = 0xffff, /* used by ring.h only; other types are 1…0xfffe */
+    RING_RUN = 32,           /* maximum records of a run */
 };
-#define RING_HELD (UINT64_C(1) << 48) /* in the word of a run's first record, until it is shown */
+#define RING_HELD (UINT64_C(1) << 48) /* in the word of a run's first record, until the run is published */
 
 typedef struct ring_shared {
     _Alignas(64) _Atomic uint32_t armed;
@@ -88,21 +86,21 @@ _Static_assert(offsetof(ring_shared, data) == RING_HEADER, "layout");
 typedef struct ring_producer { /* the writing end, private to its process */
     ring_shared *shared;
     uint64_t capacity;
-    uint64_t head;      /* published and reserved positions are the same: one record at a time is under way */
-    uint64_t tail_seen; /* the consumer is at least here */
-    uint64_t offset;    /* head's place in the data */
-    uint64_t skipped;   /* bytes of a SKIP record that the reserved record will publish with it */
-    uint8_t *run;       /* the word of a run's first record, while it bears the mark and was not read; or NULL */
+    uint64_t head;      /* position of the next record; one record at a time is reserved */
+    uint64_t tail_seen; /* the consumer has read at least up to here */
+    uint64_t offset;    /* head's offset in the data */
+    uint64_t skipped;   /* size of a SKIP record that is published with the reserved record */
+    uint8_t *run;       /* the word of a run's first record while it has the mark and was not read; or NULL */
     uint64_t run_word;  /* its value without the mark */
-    uint64_t run_head;  /* where the run began: tail_seen <= run_head while there is a `run` */
-    uint32_t run_count; /* its records; 0: there is none */
+    uint64_t run_head;  /* position of the run's first record: tail_seen <= run_head while `run` is not NULL */
+    uint32_t run_count; /* records of the run; 0: no run */
 } ring_producer;
 
 typedef struct ring_consumer { /* the reading end */
     ring_shared *shared;
     uint64_t capacity;
     uint64_t tail, offset;
-    uint64_t released; /* the tail that the producer sees */
+    uint64_t released; /* the tail that is visible to the producer */
 } ring_consumer;
 
 typedef struct ring_record {
@@ -114,20 +112,20 @@ typedef struct ring_record {
 typedef enum ring_peek_result {
     RING_EMPTY,
     RING_RECORD,
-    RING_FIRST, /* a record, the first of a run that was not shown: more follow at once, for a reader that can wait */
+    RING_FIRST, /* the first record of a held run: more follow at once, and a reader may wait for them */
     RING_CORRUPT
 } ring_peek_result;
 
-/* Both ends of a zeroed extent at `memory`. `index` is the caller's own ready bit. */
+/* Initialize both ends of a zeroed extent at `memory`. `index` is the caller's own ready bit. */
 void ring_producer_init(ring_producer *ring, void *memory, uint64_t bytes, uint32_t index);
 void ring_consumer_init(ring_consumer *ring, void *memory, uint64_t bytes, uint32_t index);
 
-/* The largest record that a ring of that many bytes takes for sure once it is empty, wherever its head stands. */
+/* The largest record that an empty ring of this capacity always accepts, at any position of its head. */
 static inline uint64_t ring_record_max(uint64_t capacity) { return capacity / 2 - 2 * RING_RECORD_HEADER; }
 
 static inline uint64_t ring_padded(uint64_t size) { return (size + RING_RECORD_HEADER + 7) & ~UINT64_C(7); }
 
-/* A record's word. Zero: there is none (yet). */
+/* A record's word. Zero: no record yet. */
 static inline uint64_t ring_word(uint32_t size, uint16_t type) { return (uint64_t)size | (uint64_t)type << 32; }
 
 static inline void ring_store_word(uint8_t *at, uint64_t word, int order) {
@@ -140,14 +138,15 @@ static inline uint64_t ring_load_word(const uint8_t *at) {
 
 /* ---- Producer. */
 
-/* Whether the next `bytes`, with the words and gaps of all records in them and the zero behind them, are free. */
-__attribute__((noinline)) bool ring_look_for_room(ring_producer *ring, uint64_t bytes); /* asks the consumer */
+/* Whether the next `bytes` are free, including the words and gaps of all their records and the zero after them. */
+__attribute__((noinline)) bool ring_look_for_room(ring_producer *ring, uint64_t bytes); /* reads the consumer's tail */
 static inline bool ring_is_free(ring_producer *ring, uint64_t bytes) {
     bool known = ring->head + bytes - ring->tail_seen <= ring->capacity;
     return __builtin_expect(known, 1) || ring_look_for_room(ring, bytes);
 }
 
-/* Room for a record of `size` bytes, to be filled and published; NULL: not now. A second reserve gives the first up. */
+/* Reserves room for a record of `size` bytes, to be filled and published; NULL: no room now. A second reserve cancels
+ * the first. */
 static inline uint8_t *ring_reserve(ring_producer *ring, uint64_t size) {
     uint64_t need = ring_padded(size), to_end = ring->capacity - ring->offset;
     uint64_t skip = need > to_end ? to_end : 0;
@@ -157,7 +156,7 @@ static inline uint8_t *ring_reserve(ring_producer *ring, uint64_t size) {
     return ring->shared->data + offset + RING_RECORD_HEADER;
 }
 
-/* The reserved record, which may have become smaller, is there. */
+/* Writes the word of the reserved record, whose size may have been reduced. */
 static inline void ring_place(ring_producer *ring, uint32_t size, uint64_t word) {
     uint8_t *data = ring->shared->data;
     uint64_t begin = ring->skipped != 0 ? 0 : ring->offset, used = ring_padded(size);
@@ -165,7 +164,7 @@ static inline void ring_place(ring_producer *ring, uint32_t size, uint64_t word)
     ring_store_word(data + next, 0, __ATOMIC_RELAXED);
     ring_store_word(data + begin, word, __ATOMIC_RELEASE);
     if (__builtin_expect(ring->skipped != 0, 0)) {
-        /* The reader stands before the gap: this word lets it see the record. */
+        /* The reader is before the gap: this word makes the record visible. */
         uint32_t gap = (uint32_t)(ring->skipped - RING_RECORD_HEADER);
         ring_store_word(data + ring->offset, ring_word(gap, RING_TYPE_SKIP), __ATOMIC_RELEASE);
     }
@@ -179,8 +178,8 @@ static inline bool ring_is_armed(const ring_producer *ring) {
     return __builtin_expect(atomic_load_explicit(&ring->shared->armed, memory_order_relaxed) != 0, 0);
 }
 
-/* Shows the run, and everything else that was placed. True: the consumer is not looking and must be woken (its
- * ready bit, then its doorbell). */
+/* Publishes the run and all records placed so far. True: the consumer is not polling and must be woken (its ready bit,
+ * then its doorbell). */
 static inline bool ring_show(ring_producer *ring) {
     if (ring->run != NULL) ring_store_word(ring->run, ring->run_word, __ATOMIC_RELEASE);
     ring->run = NULL;
@@ -189,14 +188,14 @@ static inline bool ring_show(ring_producer *ring) {
     return ring_is_armed(ring) && atomic_exchange_explicit(&ring->shared->armed, 0, memory_order_acquire) != 0;
 }
 
-/* Publishes the reserved record, and the run that it ends, if any. True: as ring_show. */
+/* Publishes the reserved record, and the run that it ends, if any. Returns as ring_show. */
 static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t type) {
     ring_place(ring, size, ring_word(size, type));
     return ring_show(ring);
 }
 
-/* The same where more records follow at once: it becomes part of a run, which the consumer need not take before it is
- * shown. A producer that holds a run back shows it before it does anything else for long. */
+/* As ring_publish, when more records follow at once: the record becomes part of a run, which the consumer need not read
+ * before it is published. A producer with a held run must publish it before it does anything else that takes long. */
 static inline bool ring_hold(ring_producer *ring, uint32_t size, uint16_t type) {
     uint64_t word = ring_word(size, type);
     if (ring->skipped != 0 || ring->run_count + 1 == RING_RUN || ring_is_armed(ring))
@@ -211,20 +210,21 @@ static inline bool ring_hold(ring_producer *ring, uint32_t size, uint16_t type) 
     return false;
 }
 
-/* After a reserve that failed: asks to be woken when something has been read. False: it just was, reserve again. */
+/* After a failed reserve: requests a wake-up when something has been read. False: something was just read, reserve
+ * again. */
 bool ring_starve(ring_producer *ring);
 
-/* The producer's last act on a ring that it has left for another one. */
+/* The producer's last access to a ring that it has replaced by another one. */
 static inline void ring_leave(ring_shared *shared) { atomic_store_explicit(&shared->left, 1, memory_order_release); }
 
 /* ---- Consumer. */
 
-/* The word of the next record: zero until it is there. */
+/* The word of the next record, zero until it is published. */
 static inline const uint8_t *ring_next(const ring_consumer *ring) { return ring->shared->data + ring->offset; }
 
 static inline bool ring_readable(const ring_consumer *ring) { return ring_load_word(ring_next(ring)) != 0; }
 
-/* The record that a word stands for. False: it is none that lies inside the data. */
+/* Decodes a record's word. Returns false unless it is a plain record within the data. */
 static inline bool ring_plain(const ring_consumer *ring, uint64_t word, ring_record *out) {
     uint64_t type = word >> 32;
     uint32_t size = (uint32_t)word;
@@ -243,7 +243,7 @@ static inline ring_peek_result ring_peek(ring_consumer *ring, ring_record *out) 
     return __builtin_expect(ring_plain(ring, word, out), 1) ? RING_RECORD : ring_peek_odd(ring, word, out);
 }
 
-/* Goes past a record that ring_peek gave. The producer hears of it at the next release. */
+/* Advances past the record returned by ring_peek. The producer sees the room after the next release. */
 static inline void ring_advance(ring_consumer *ring, uint32_t size) {
     uint64_t used = ring_padded(size);
     ring->tail += used;
@@ -251,7 +251,7 @@ static inline void ring_advance(ring_consumer *ring, uint32_t size) {
     if (ring->offset == ring->capacity) ring->offset = 0;
 }
 
-/* Gives the room of everything read back. True: the producer waits for it and must be woken. */
+/* Returns the room of all read records to the producer. True: the producer waits for room and must be woken. */
 static inline bool ring_release(ring_consumer *ring) {
     if (ring->released == ring->tail) return false;
     ring->released = ring->tail;
@@ -261,10 +261,10 @@ static inline bool ring_release(ring_consumer *ring) {
     return atomic_exchange_explicit(&ring->shared->starved, 0, memory_order_acquire) != 0;
 }
 
-/* Marks that this end stops looking. False: something came meanwhile, look again (the ring is not armed). */
+/* Marks that this end stops polling. False: a record came meanwhile, and the ring is not armed. */
 bool ring_arm(ring_consumer *ring);
 void ring_disarm(ring_consumer *ring);
 
-/* Assert the invariants above, as far as one end knows them; bytes that the other side wrote are not looked at. */
+/* Assert the invariants above as far as one end can check them; bytes written by the other side are not read. */
 void ring_producer_check(const ring_producer *ring);
 void ring_consumer_check(const ring_consumer *ring);

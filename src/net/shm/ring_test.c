@@ -1,5 +1,5 @@
-/* ring_test.c — records arrive whole and in order, at every size and place; a full ring and a sleeping reader are told;
- * a ring that makes no sense is reported. Producer and consumer also run as two threads, for ThreadSanitizer. */
+/* ring_test.c — records arrive complete and in order, at every size and position; a full ring and a sleeping reader are
+ * notified; a corrupt ring is reported. Producer and consumer also run as two threads, for ThreadSanitizer. */
 #include "net/shm/ring.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ static void an_empty_ring_is_empty(void **state) {
     free(pair.memory);
 }
 
-/* Also after something was read, which the producer finds out when it needs to know. */
+/* Also after records were read, which the producer detects when it needs room. */
 static void free_room_is_exact(void **state) {
     pair pair;
     pair_init(&pair, RING_BYTES_MIN);
@@ -72,13 +72,13 @@ static void free_room_is_exact(void **state) {
     free(pair.memory);
 }
 
-/* The next record, be it the first of a run or any other. */
+/* The next record, whether the first of a run or any other. */
 static bool there(ring_consumer *consumer, ring_record *record) {
     ring_peek_result result = ring_peek(consumer, record);
     return result == RING_RECORD || result == RING_FIRST;
 }
 
-/* Random sizes, random depths of filling: every place of the wrap is met. */
+/* Random sizes and fill levels cover every position of the wrap. */
 static void records_come_out_as_they_went_in(void **state) {
     rng rng;
     rng_init(&rng, 11);
@@ -90,7 +90,7 @@ static void records_come_out_as_they_went_in(void **state) {
         while (read < 2000) {
             while (written < 2000 && rng_chance(&rng, 0.9)) {
                 size_t size = rng_chance(&rng, 0.1) ? max : rng_below(&rng, 200);
-                uint8_t *at = ring_reserve(&pair.producer, size + 3); /* reserved more than is used in the end */
+                uint8_t *at = ring_reserve(&pair.producer, size + 3); /* reserved more than is used */
                 if (at == NULL) break;
                 fill(at, written, size);
                 sizes[written % 1024] = size;
@@ -139,7 +139,7 @@ static void a_full_ring_refuses_and_tells_when_there_is_room(void **state) {
     ring_record record;
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
     ring_advance(&pair.consumer, record.size);
-    assert_true(ring_release(&pair.consumer));  /* told once */
+    assert_true(ring_release(&pair.consumer));  /* notified once */
     assert_false(ring_release(&pair.consumer)); /* nothing new was read */
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
     ring_advance(&pair.consumer, record.size);
@@ -153,12 +153,12 @@ static void room_that_comes_while_asking_is_noticed(void **state) {
     pair_init(&pair, RING_BYTES_MIN);
     while (ring_reserve(&pair.producer, 100) != NULL) ring_publish(&pair.producer, 100, 1);
     ring_record record;
-    for (int i = 0; i < 2; i++) { /* one may not be enough at the end of the data */
+    for (int i = 0; i < 2; i++) { /* one record may not make enough room at the end of the data */
         assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
         ring_advance(&pair.consumer, record.size);
     }
     ring_release(&pair.consumer);
-    assert_false(ring_starve(&pair.producer)); /* tail_seen is old: look again */
+    assert_false(ring_starve(&pair.producer)); /* tail_seen is outdated: reserve again */
     assert_non_null(ring_reserve(&pair.producer, 100));
     free(pair.memory);
 }
@@ -171,7 +171,7 @@ static void a_reader_that_does_not_look_is_told_once(void **state) {
     assert_true(ring_publish(&pair.producer, 8, 1));
     ring_reserve(&pair.producer, 8);
     assert_false(ring_publish(&pair.producer, 8, 1));
-    assert_false(ring_arm(&pair.consumer)); /* something is there: look */
+    assert_false(ring_arm(&pair.consumer)); /* a record is there: not armed */
     ring_reserve(&pair.producer, 8);
     assert_false(ring_publish(&pair.producer, 8, 1));
     free(pair.memory);
@@ -270,7 +270,7 @@ static bool hold_one(pair *pair) {
     return ring_hold(&pair->producer, 24, 1);
 }
 
-/* Reads so many records, whatever they are. */
+/* Reads this many records of any kind. */
 static void read_all(pair *pair, int count) {
     ring_record record;
     for (int i = 0; i < count; i++) {
@@ -293,15 +293,15 @@ static void a_run_is_marked_until_it_is_shown(void **state) {
     assert_false(ring_show(&pair.producer));
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
     read_all(&pair, 3);
-    assert_false(hold_one(&pair)); /* the next one */
+    assert_false(hold_one(&pair)); /* the next run */
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_FIRST);
     ring_reserve(&pair.producer, 24);
-    assert_false(ring_publish(&pair.producer, 24, 1)); /* ends it, too */
+    assert_false(ring_publish(&pair.producer, 24, 1)); /* also ends the run */
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
     free(pair.memory);
 }
 
-/* And so comes to an end by itself, wherever it has begun, and is shown only where it was not read long since. */
+/* A run that was read early still ends at RING_RUN records, with or without ring_show, and wakes no consumer. */
 static void a_run_may_be_read_before_it_is_shown(void **state) {
     pair pair;
     pair_init(&pair, RING_BYTES_MIN);
@@ -326,7 +326,7 @@ static void a_run_is_not_longer_than_it_may_be(void **state) {
     free(pair.memory);
 }
 
-/* A run that was read early and is shown late must not leave its mark in what lies there by then. */
+/* Publishing a run that was read early must not write into records that have reused its place. */
 static void a_run_that_was_read_leaves_its_place_to_others(void **state) {
     for (uint64_t before = 0; before < 2000; before += 200) {
         pair pair;
@@ -339,7 +339,7 @@ static void a_run_that_was_read_leaves_its_place_to_others(void **state) {
         }
         assert_false(hold_one(&pair));
         read_all(&pair, 1);
-        for (int i = 0; i < 3; i++) { /* one of them lies over it */
+        for (int i = 0; i < 3; i++) { /* one of them overlaps it */
             uint8_t *at = ring_reserve(&pair.producer, most);
             assert_non_null(at);
             fill(at, 1, most);
@@ -357,25 +357,25 @@ static void a_reader_that_does_not_look_is_told_of_a_run(void **state) {
     pair pair;
     pair_init(&pair, RING_BYTES_MIN);
     assert_true(ring_arm(&pair.consumer));
-    assert_true(hold_one(&pair)); /* it sleeps: nothing is held */
+    assert_true(hold_one(&pair)); /* the reader sleeps: nothing is held */
     ring_record record;
     assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
     read_all(&pair, 1);
     assert_false(hold_one(&pair));
-    assert_false(ring_arm(&pair.consumer)); /* something is there, held or not */
+    assert_false(ring_arm(&pair.consumer)); /* a record is there, held or not */
     ring_advance(&pair.consumer, 24);
     assert_true(ring_arm(&pair.consumer));
     assert_true(ring_show(&pair.producer));
     free(pair.memory);
 }
 
-/* ---- Two threads. A failed check ends in a count that the main thread asserts. */
+/* ---- Two threads. A failed check increments a count that the main thread asserts. */
 
 enum { THREAD_RECORDS = 60000 };
 
 typedef struct two {
     pair pair;
-    _Atomic uint32_t told; /* stands for a doorbell: somebody must look */
+    _Atomic uint32_t told; /* stands for a doorbell: the consumer must check */
     _Atomic uint32_t told_room;
     unsigned wrong;
 } two;

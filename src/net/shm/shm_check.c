@@ -1,5 +1,5 @@
-/* shm_check.c — shm_transport_check: asserts the invariants of shm_internal.h, by their numbers. Bytes that others
- * write into shared memory are not looked at. */
+/* shm_check.c — shm_transport_check: asserts the invariants of shm_internal.h, by their numbers. Bytes that other
+ * processes write into shared memory are not read. */
 #include "base/assert.h"
 #include "net/shm/shm_internal.h"
 

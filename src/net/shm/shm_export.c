@@ -23,7 +23,7 @@
 
 enum { HEADROOM_KEPT = 8 << 20 };
 
-typedef struct layout { /* as it lies in shared memory */
+typedef struct layout { /* layout in shared memory */
     uint64_t magic, size;
     _Atomic uint64_t words[SHM_EXPORT_WORDS];
 } layout;
@@ -36,14 +36,14 @@ struct shm_export {
     int fd, read_fd;
     extent_allocator *allocator;
     map sizes;    /* offset → bytes of a taken extent */
-    extent *left; /* to others, in their order */
+    extent *left; /* extents left mapped, in the order of their offsets */
     uint32_t left_count;
     uint32_t *free_words, free_count, next_word;
 };
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
-/* One that cannot be mapped to be written; where /proc is not there, the other one. */
+/* A descriptor that cannot be mapped writable; without /proc a duplicate of the writable one. */
 static int open_again(int fd) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -97,7 +97,7 @@ mr_status shm_export_create(uint64_t size, shm_export **out) {
 
 static uint8_t *base_of(const shm_export *export) { return (uint8_t *)export->shared; }
 
-/* All but the extents left to others. */
+/* Unmaps everything but the extents passed to shm_export_leave. */
 static void unmap(shm_export *export) {
     uint8_t *base = base_of(export);
     uint64_t at = 0;
@@ -144,7 +144,7 @@ static uint64_t offset_of(const shm_export *export, const void *memory) {
     return (uint64_t)((const uint8_t *)memory - base_of(export));
 }
 
-/* Its pages go; where they cannot, they are cleared for the next taker. */
+/* Punches the extent's pages out; if that fails, clears them for the next use. */
 void shm_export_give(shm_export *export, void *memory) {
     if (memory == NULL) return;
     uint64_t offset = offset_of(export, memory), size = (uintptr_t)map_remove(&export->sizes, offset);

@@ -1,4 +1,4 @@
-/* shm_export_test.c — memory that others look at: what they see, what they notice, what they cannot do. */
+/* shm_export_test.c — exported memory: readers see its content, detect changes, and cannot write. */
 #include "net/shm/shm_export.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void others_see_what_is_written(void **state) {
     assert_memory_equal(seen, memory, STRETCH);
     shm_import own = shm_export_import(export);
     assert_ptr_equal(shm_import_at(&own, offset_of(export, memory), STRETCH), memory);
-    shm_export_destroy(export); /* whoever looks still sees it */
+    shm_export_destroy(export); /* readers still see the content */
     assert_int_equal(seen[STRETCH - 1], 7);
     shm_import_close(&import);
 }
@@ -51,7 +51,7 @@ static void an_import_is_read_only(void **state) {
     errno = 0;
     assert_ptr_equal(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, shm_export_fd(export), 0), MAP_FAILED);
     assert_int_equal(errno, EACCES);
-    assert_int_equal(ftruncate(shm_export_fd(export), 0), -1); /* nor make it shorter */
+    assert_int_equal(ftruncate(shm_export_fd(export), 0), -1); /* readers cannot shrink the file */
     shm_export_destroy(export);
 }
 
@@ -93,7 +93,7 @@ static void nothing_beside_it_is_seen(void **state) {
     uint8_t byte;
     uint64_t offset;
     assert_int_equal(shm_import_open(shm_export_fd(export), &import), MR_OK);
-    assert_null(shm_import_at(&import, 0, 8)); /* its front */
+    assert_null(shm_import_at(&import, 0, 8)); /* the header */
     assert_null(shm_import_at(&import, SHM_EXPORT_FRONT - 1, 1));
     assert_null(shm_import_at(&import, SIZE - 4, 5));
     assert_null(shm_import_at(&import, SIZE + 1, 0));
@@ -106,7 +106,7 @@ static void nothing_beside_it_is_seen(void **state) {
     assert_false(shm_import_copy(&import, 1, 0, SIZE, 1, true, &byte));
     assert_false(shm_import_copy(&import, 0, 0, SHM_EXPORT_FRONT, 1, true, &byte));
     assert_false(shm_export_holds(export, &byte, 1, &offset));
-    assert_false(shm_export_holds(export, import.base, 1, &offset)); /* another mapping of the same */
+    assert_false(shm_export_holds(export, import.base, 1, &offset)); /* another mapping of the same memory */
     shm_import_close(&import);
     shm_export_destroy(export);
 }
@@ -132,13 +132,13 @@ static void a_copy_knows_whether_it_is_old(void **state) {
     shm_export_change(export, word);
     assert_false(shm_import_copy(&import, word, value, offset, STRETCH, false, copy));
     assert_false(shm_import_copy(&import, word, value, offset, STRETCH, true, copy));
-    /* under way */
+    /* During a change. */
     assert_false(shm_import_copy(&import, word, shm_export_word(export, word), offset, STRETCH, false, copy));
     shm_export_changed(export, word);
     assert_false(shm_import_copy(&import, word, value, offset, STRETCH, false, copy));
     value = shm_export_word(export, word);
     assert_true(shm_import_copy(&import, word, value, offset, STRETCH, false, copy));
-    shm_export_change(export, word); /* it goes, and stands for something else later */
+    shm_export_change(export, word); /* the data is freed, and the word is used for other data later */
     shm_export_changed(export, word);
     shm_export_word_give(export, word);
     assert_int_equal(shm_export_word_take(export), word);
@@ -165,7 +165,7 @@ typedef struct writer {
     atomic_bool over;
 } writer;
 
-/* Each time all bytes become the next number. Atomic stores: what is torn is thrown away, and that is no mistake. */
+/* Each change sets all bytes to the next number. Atomic stores: torn copies are discarded and are no error. */
 static void *write_on(void *argument) {
     writer *writer = argument;
     for (uint8_t number = 1; !atomic_load(&writer->over); number++) {
@@ -215,13 +215,13 @@ static void a_descriptor_that_is_no_export_is_refused(void **state) {
     close(pipes[1]);
     int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, SIZE), 0);
-    assert_int_equal(shm_import_open(fd, &import), MR_CORRUPT); /* it could shrink */
+    assert_int_equal(shm_import_open(fd, &import), MR_CORRUPT); /* the file could shrink */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-    assert_int_equal(shm_import_open(fd, &import), MR_CORRUPT); /* nobody has written what it is */
+    assert_int_equal(shm_import_open(fd, &import), MR_CORRUPT); /* the magic is missing */
     close(fd);
 }
 
-/* Around what was left everything is unmapped: a page that is there again was not. */
+/* Everything around the left extents is unmapped: a page can be mapped exactly where no extent was left. */
 static void a_mapping_outlives_its_export(void **state) {
     enum { PAGE = 4096 };
     shm_export *export = made();

@@ -2,12 +2,11 @@
  * shm_transport.h.
  *
  * Invariants (shm_transport_check)
- *  1  A link is in the table at its index, which is the lower half of its id; the index of the broker has none. Links
- *     are counted.
- *  2  `hot` has each link that is hot, once, SHM_TRANSPORT_HOT_MAX at most; only a link that the broker has joined is
- *     hot or sends.
- *  3  Bytes of a body wait only while the body is under way; no more of one has come than was announced.
- *  4  Both ends of its rings are sound (ring.h). */
+ *  1  A link is in the table at its index, the lower bits of its id; the broker's index has no link. link_count is the
+ *     number of links.
+ *  2  `hot` contains each hot link once, at most SHM_TRANSPORT_HOT_MAX; only a link that has its rings is hot or sends.
+ *  3  Unsent bytes of a body exist only while the body is being sent; at most the announced bytes of a body arrive.
+ *  4  Each link's ends of its rings satisfy the invariants of ring.h. */
 #pragma once
 #include "base/map.h"
 #include "net/shm/doorbell.h"
@@ -16,28 +15,28 @@
 
 enum {
     SHM_TRANSPORT_HOT_MAX = 8,
-    SHM_TRANSPORT_CLOCK_EVERY = 16, /* polls between two looks at the clock: one costs as much as a poll */
+    SHM_TRANSPORT_CLOCK_EVERY = 16, /* polls between two clock reads: a read costs as much as a poll */
 };
 
-struct shm_transport { /* fields that every poll touches are at the beginning, the tables at the end */
+struct shm_transport { /* fields of every poll first, tables last */
     shm_host host;
     shm_link *hot[SHM_TRANSPORT_HOT_MAX];
     uint32_t hot_count;
-    uint32_t polls;   /* since the clock was looked at */
-    bool control_due; /* the broker may have sent something */
+    uint32_t polls;   /* since the last clock read */
+    bool control_due; /* the broker may have sent a message */
     bool polling;
     bool broker_gone;
-    shm_link *last; /* the link that received last: worth spinning for */
-    list todo;      /* links with something to do that is not in their ring */
+    shm_link *last; /* the link that received last: spinning waits for its peer */
+    list todo;      /* links with work other than records in their ring */
 
-    arena arena; /* a copy of the client's, close at hand */
+    arena arena; /* a copy of the client's, for locality */
     int event_fd;
     uint64_t patience;                   /* ticks */
-    size_t heard;                        /* messages of the broker */
-    uint64_t control_ticks, control_gap; /* when the broker was asked last */
+    size_t heard;                        /* messages received from the broker */
+    uint64_t control_ticks, control_gap; /* time of the last poll of the broker's socket */
     cause broker_cause;
 
-    int64_t ring_idle_us, idle_look_us; /* when to look for grown rings that are quiet; CLOCK_NEVER_US: none is grown */
+    int64_t ring_idle_us, idle_look_us; /* next check for idle grown rings; CLOCK_NEVER_US: none has grown */
 
     event_loop_watch *watch_event, *watch_broker; /* attached */
     event_loop_idle *idle;
@@ -46,12 +45,12 @@ struct shm_transport { /* fields that every poll touches are at the beginning, t
     uint64_t sleeps_futex, sleeps_loop;
 
     uint32_t link_count, next_index;
-    map numbers; /* links that the broker has announced, by its number of them */
+    map numbers; /* links announced by the broker, by its numbers */
     shm_link *links[PROCESS_BLOCK_LINKS_MAX];
     uint32_t generations[PROCESS_BLOCK_LINKS_MAX];
 };
 
-/* Stops looking at a ring directly. If something came at that moment, this sets the ready bit itself. */
+/* Stops polling a ring directly. If a record comes at that moment, this sets the ready bit itself. */
 void shm_transport_arm(shm_transport *transport, shm_link *link);
 
 /* shm_check.c: asserts the invariants above (base/invariants.h) */

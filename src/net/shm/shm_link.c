@@ -21,7 +21,7 @@ void shm_link_fini(shm_link *link) {
     buffer_fini(&link->in_head);
 }
 
-/* After everything that it depends on. */
+/* Recomputes the lane's limit after a change of any state it depends on. */
 static void set_send_limit(shm_link *link) {
     bool free = link->state == SHM_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
     size_t limit = (size_t)ring_record_max(link->lane.send.capacity) - SHM_BODY_TAIL + 1;
@@ -33,7 +33,7 @@ void shm_link_end(shm_link *link, shm_link_state state, const cause *why) {
     if (state == SHM_LINK_CLOSING) link->deaf = true;
     link->state = state;
     link->lane.limit = 0;
-    link->lane.send.run = NULL; /* all of it is there, and the ring is not touched again */
+    link->lane.send.run = NULL; /* its records stay readable, and the ring is not written again */
     link->lane.send.run_count = 0;
 }
 
@@ -77,7 +77,7 @@ mr_status shm_link_join(shm_host *host, shm_link *link, const broker_client_link
 
 /* ---- Sending. */
 
-/* Writes the MOVED record if a new ring waits for it and the old one has room. */
+/* Writes the MOVED record if a new ring is waiting and the old one has room. True: it did. */
 static bool move_ring(shm_host *host, shm_link *link) {
     if (link->next_extent.size == 0) return false;
     uint8_t *at = ring_reserve(&link->lane.send, SHM_MOVED_SIZE);
@@ -99,7 +99,7 @@ static bool move_ring(shm_host *host, shm_link *link) {
     return true;
 }
 
-/* Asks for a ring that takes records of `size`, or for a larger one at all. */
+/* Requests a ring that accepts records of `size`, or any larger ring. */
 static void ask_larger(shm_host *host, shm_link *link, size_t size) {
     uint64_t bytes = link->send_extent.size * 4;
     while (ring_record_max(bytes - RING_HEADER) < size && bytes < host->ring_bytes_max) bytes *= 2;
@@ -145,20 +145,20 @@ mr_status shm_link_reserve_slow(shm_host *host, shm_link *link, size_t size, uin
     return no_room(host, link, need, fits);
 }
 
-/* A body has left. */
+/* A body was sent: sets the range of the ring to prefetch for a next body of that size. */
 static void look_ahead(shm_host *host, shm_link *link, size_t body) {
     const ring_producer *send = &link->lane.send;
     if (body > SHM_AHEAD_MAX) return;
     if (body > send->capacity / SHM_AHEAD_ROOM) ask_larger(host, link, 0);
     uint64_t free = send->tail_seen + send->capacity - send->head;
-    uint64_t bytes = body < free ? body : free; /* what the reader has still to read stays with it */
+    uint64_t bytes = body < free ? body : free; /* the part that the reader has not read yet stays in its cache */
     host->ahead = (shm_ahead){.data = send->shared->data,
                               .capacity = send->capacity,
                               .offset = send->offset,
                               .lines = (uint32_t)(bytes / SHM_LINE)};
 }
 
-/* Sends as much of the body as there is room for. True: it moved. */
+/* Sends as much of the body as there is room for. True: some was sent. */
 static bool pump_body(shm_host *host, shm_link *link) {
     bool moved = false;
     while (link->out_sent != NULL) {
@@ -189,12 +189,12 @@ static bool pump_body(shm_host *host, shm_link *link) {
 }
 
 static size_t piece_of(size_t body) {
-    size_t piece = (body / SHM_PIECES + 63) & ~(size_t)63; /* whole lines */
+    size_t piece = (body / SHM_PIECES + 63) & ~(size_t)63; /* whole cache lines */
     if (piece < SHM_PIECE_MIN) return SHM_PIECE_MIN;
     return piece < SHM_PIECE_MAX ? piece : SHM_PIECE_MAX;
 }
 
-/* Behind the head that was reserved. */
+/* Writes the body's size after the reserved head. */
 static void write_tail(shm_link *link, size_t size, uint64_t body) {
     uint64_t offset = link->lane.send.skipped != 0 ? 0 : link->lane.send.offset;
     writer writer = writer_of(link->lane.send.shared->data + offset + RING_RECORD_HEADER + size, SHM_BODY_TAIL);
@@ -220,9 +220,9 @@ void shm_link_commit_body(shm_host *host, shm_link *link, size_t size, span body
     pump_body(host, link);
 }
 
-typedef struct gather { /* a list of pieces, read as one */
+typedef struct gather { /* a list of parts, read as one */
     const span *pieces;
-    size_t at; /* in the first of them */
+    size_t at; /* offset in the first part */
 } gather;
 
 static void gather_copy(gather *gather, uint8_t *to, size_t size) {
@@ -237,15 +237,15 @@ static void gather_copy(gather *gather, uint8_t *to, size_t size) {
     }
 }
 
-/* No record but the last is followed by a fence: a reader that looks sees them all the same, and one that sleeps is
- * woken by the last. */
+/* Only the last record is followed by a fence: a polling reader sees all of them anyway, and the last one wakes a
+ * sleeping reader. */
 static bool commit_gathered(lane *lane, size_t size, const span *pieces, size_t count) {
     shm_link *link = container_of(lane, shm_link, lane);
     size_t body = 0, most = (size_t)ring_record_max(lane->send.capacity) / 2;
     for (size_t i = 0; i < count; i++) body += pieces[i].size;
     size_t piece = piece_of(body) < most ? piece_of(body) : most;
     if (body == 0) return false;
-    /* Each record has a word and is padded, and a gap at the end of the ring is shorter than the record behind it. */
+    /* Each record has a word and padding, and a gap at the end of the ring is shorter than the record after it. */
     uint64_t words = (body / piece + 3) * 2 * RING_RECORD_HEADER, gaps = lane->send.skipped + ring_padded(piece);
     if (!ring_is_free(&lane->send, gaps + size + SHM_BODY_TAIL + body + words)) return false;
     lane_show(lane);
@@ -286,7 +286,7 @@ bool shm_link_room(shm_host *host, shm_link *link) {
     if (!can_send || !link->wants_room) return did;
     uint64_t tail = atomic_load_explicit(&link->lane.send.shared->tail, memory_order_acquire);
     if (link->lane.send.head - tail > link->lane.send.capacity / 2 && ring_starve(&link->lane.send))
-        return did; /* notified again when more has been read */
+        return did; /* another notification follows when more has been read */
     link->wants_room = false;
     host->events->on_room(host->context, link->id);
     return true;
@@ -302,15 +302,15 @@ void shm_link_resized(shm_host *host, shm_link *link, extent extent) {
     shm_link_room(host, link);
 }
 
-/* Gives a ring that was left back to the broker, once its sender is done with it too: a sender that has published its
- * last record still looks at the ring's flags, and the broker may make another ring of the memory at once. */
+/* Returns a replaced ring to the broker once its sender has left it too: a sender that has published its last record
+ * still reads the ring's flags, and the broker may reuse the memory at once. */
 static void release_left(shm_host *host, shm_link *link) {
     if (link->left_extent.size == 0) return;
     ring_shared *shared = arena_at(host->arena, link->left_extent.offset);
-    if (atomic_load_explicit(&shared->left, memory_order_acquire) == 0) return; /* looked at again later */
+    if (atomic_load_explicit(&shared->left, memory_order_acquire) == 0) return; /* checked again later */
     extent left = link->left_extent;
     link->left_extent = (extent){0};
-    (void)!broker_client_release(host->client, link->number, left); /* a broker that is gone takes all back anyway */
+    (void)!broker_client_release(host->client, link->number, left); /* a broker that has ended needs no return */
 }
 
 bool shm_link_shrink(shm_host *host, shm_link *link) {
@@ -386,7 +386,7 @@ static void body_piece(shm_host *host, shm_link *link, const ring_record *record
     host->events->on_message(host->context, link->id, &message);
 }
 
-/* The old ring is read to its end. */
+/* The old ring has been read to its end: switches to the new one. */
 static __attribute__((noinline)) void ring_moved(shm_host *host, shm_link *link, const ring_record *record) {
     reader reader = reader_of(record->data, record->size);
     extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
@@ -406,7 +406,7 @@ static __attribute__((noinline)) void ring_moved(shm_host *host, shm_link *link,
     release_left(host, link);
 }
 
-/* A record that is not a whole message. */
+/* Handles a record that is not a complete message. */
 static __attribute__((noinline)) void deliver_part(shm_host *host, shm_link *link, const ring_record *record) {
     if (record->type == SHM_PIECE) {
         body_piece(host, link, record);
@@ -423,7 +423,8 @@ static __attribute__((noinline)) void deliver_part(shm_host *host, shm_link *lin
     body_begins(host, link, record);
 }
 
-/* True: it is done with and may be overwritten. False: the link is, or another ring is read from now on. */
+/* True: the record has been handled and may be overwritten. False: the link has ended, or another ring is read from now
+ * on. */
 static bool deliver(shm_host *host, shm_link *link, const ring_record *record) {
     if (__builtin_expect(record->type == SHM_MESSAGE && !link->in_active, 1)) {
         message message = {.head = span_of(record->data, record->size)};
@@ -452,7 +453,7 @@ size_t shm_link_receive(shm_host *host, shm_link *link, size_t budget) {
         if (!deliver(host, link, &record)) continue;
         ring_advance(&link->receive, record.size);
         if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
-        if (host->wait.alone) break; /* the next line is mostly not here yet: a look would wait for it */
+        if (host->wait.alone) break; /* the next line usually has not arrived yet, and reading it would stall */
     }
     return count;
 }
@@ -462,7 +463,8 @@ void shm_link_settle(shm_host *host, shm_link *link) {
     release_left(host, link);
 }
 
-/* Sent bytes lie in the arena. A peer that seems to have sent more has left a ring that has no end. */
+/* Reads the rest of a link that the other side left. A peer cannot have sent more bytes than the arena has; more
+ * records mean a corrupt ring. */
 bool shm_link_drain(shm_host *host, shm_link *link, size_t budget) {
     size_t count = shm_link_receive(host, link, budget);
     link->drained += count;

@@ -1,8 +1,8 @@
 /* shm_transport.c — see shm_transport.h.
  *
- * Links live in a table by index; the index is also the link's ready bit, and index 0 is the broker's (marked when its
- * socket has a message). Everything that must not happen inside a slot of the transport (on_open, on_closed)
- * waits in `todo` for the next poll. Tested by tests/shm_transport_test.c. */
+ * Links are in a table by index; the index is also the link's ready bit, and index 0 is the broker's (marked when its
+ * socket has a message). Events that must not be called within a function of the transport (on_open, on_closed)
+ * are queued in `todo` for the next poll. Tested by tests/shm_transport_test.c. */
 #include "net/shm/shm_internal.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@
 
 enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
-    CONTROL_EVERY_TICKS_US = 20000, /* a transport that never sleeps asks its broker this often */
-    PATIENCE_US = 10,               /* a run that is not shown by then is read as far as it goes */
+    CONTROL_EVERY_TICKS_US = 20000, /* interval at which a transport that never sleeps polls its broker */
+    PATIENCE_US = 10,               /* a run that is not published after this time is read anyway */
     INDEX_BITS = 12,
 };
 _Static_assert(1 << INDEX_BITS == PROCESS_BLOCK_LINKS_MAX, "an index fits");
@@ -34,7 +34,7 @@ static shm_link *find(shm_transport *transport, link_id id) {
     return link != NULL && link->id.v == id.v ? link : NULL;
 }
 
-/* Indices go round, so that an old one comes back as late as possible. */
+/* Indices are assigned in rotation, so that a freed index is reused as late as possible. */
 static shm_link *add_link(shm_transport *transport) {
     if (transport->link_count == PROCESS_BLOCK_LINKS_MAX - 1) return NULL;
     do transport->next_index = (transport->next_index + 1) % PROCESS_BLOCK_LINKS_MAX;
@@ -100,7 +100,7 @@ static void heat(shm_transport *transport, shm_link *link) {
 static void end_link(shm_transport *transport, shm_link *link) {
     shm_link_drop_body(link, link->cause.status);
     if (link->linked && !transport->broker_gone && broker_client_close(transport->host.client, link->number) != MR_OK)
-        transport->control_due = true; /* the broker has just gone: its own event will report it */
+        transport->control_due = true; /* the broker has ended: its own event will report it */
     FAILPOINT("port.ended");
     cause why = link->cause;
     transport->host.events->on_closed(transport->host.context, link->id, &why);
@@ -114,8 +114,8 @@ static size_t receive(shm_transport *transport, shm_link *link) {
     return count;
 }
 
-/* Ends links that are due: a link that the other side left, once everything it sent was read; one that we close, once
- * its body has left. */
+/* Ends links that are due: one that the other side left, once all its records are read; one that was closed here, once
+ * its body is sent. */
 static size_t work_todo(shm_transport *transport) {
     size_t count = 0;
     list now;
@@ -127,7 +127,7 @@ static size_t work_todo(shm_transport *transport) {
             shm_link_drain(&transport->host, link, RECEIVE_BUDGET)) {
             queue(transport, link);
         } else if (link->state == SHM_LINK_CLOSING && link->out_sent != NULL) {
-            shm_link_room(&transport->host, link); /* comes back by its ready bit until the body has left */
+            shm_link_room(&transport->host, link); /* called again by its ready bit until the body is sent */
             if (link->out_sent == NULL) queue(transport, link);
         } else if (link->state == SHM_LINK_GONE || link->state == SHM_LINK_CLOSING) {
             end_link(transport, link);
@@ -139,7 +139,7 @@ static size_t work_todo(shm_transport *transport) {
 
 /* ---- Messages of the broker. */
 
-/* What the other side sent is still read. */
+/* The records of the other side are still read. */
 static void mark_gone(shm_transport *transport, shm_link *link, const cause *why) {
     shm_link_end(link, SHM_LINK_GONE, why);
     queue(transport, link);
@@ -149,7 +149,7 @@ static void opened(void *context, const broker_client_link *told) {
     shm_transport *transport = context;
     transport->heard++;
     shm_link *link = told->tag == 0 ? add_link(transport) : find(transport, (link_id){told->tag});
-    if (link == NULL || link->state != SHM_LINK_OPENING) { /* no place for it, or given up meanwhile */
+    if (link == NULL || link->state != SHM_LINK_OPENING) { /* no free index, or closed meanwhile */
         close(told->peer_event_fd);
         if (broker_client_close(transport->host.client, told->link) != MR_OK) transport->control_due = true;
         if (link != NULL) queue(transport, link);
@@ -201,7 +201,7 @@ static void broker_gone(void *context, const cause *why) {
 static const broker_client_events from_broker = {
     .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_broker_gone = broker_gone};
 
-/* Handles messages of the broker. Returns their number. */
+/* Polls the broker's socket. Returns the number of messages. */
 static size_t ask_broker(shm_transport *transport) {
     size_t heard = transport->heard;
     transport->control_due = false;
@@ -216,7 +216,7 @@ static void ready_bit(void *context, uint32_t index) {
     shm_transport *transport = context;
     shm_link *link = transport->links[index];
     if (index == PROCESS_BLOCK_BROKER_INDEX) transport->control_due = true;
-    if (link == NULL || !link->linked) return; /* as the broker's */
+    if (link == NULL || !link->linked) return; /* e.g. the broker's index */
     if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) {
         queue(transport, link);
         return;
@@ -242,7 +242,7 @@ static void look_at_clock(shm_transport *transport) {
     if (transport->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(transport);
 }
 
-/* Whatever is not in a hot ring: ready bits, the clock, the broker, links that end. */
+/* Handles everything except hot rings: ready bits, the clock, the broker, links that end. */
 static __attribute__((noinline)) size_t look_around(shm_transport *transport) {
     size_t count = 0;
     if (doorbell_marked(transport->host.self)) {
@@ -266,7 +266,7 @@ size_t shm_transport_poll(shm_transport *transport) {
         count += got;
     }
     if (count != 0) transport->host.impatient = false;
-    /* from here on all that is there is read: a link that ends is read to its end */
+    /* From here on all records are read: a link that ends is read to its end. */
     transport->host.wait.alone = false;
     bool more = ++transport->polls >= SHM_TRANSPORT_CLOCK_EVERY || doorbell_marked(transport->host.self) ||
                 transport->control_due;
@@ -276,7 +276,7 @@ size_t shm_transport_poll(shm_transport *transport) {
     return count;
 }
 
-/* ---- The transport's slots. */
+/* ---- The transport's functions. */
 
 static mr_status slot_open(void *self, const char *address, link_id *out) {
     shm_transport *transport = self;
@@ -317,7 +317,7 @@ static void slot_close(void *self, link_id id) {
     shm_link_end(link, SHM_LINK_CLOSING, &why);
     cool(transport, link);
     queue(transport, link);
-    doorbell_mark(transport->host.self, link->index); /* another thread may be driving, asleep */
+    doorbell_mark(transport->host.self, link->index); /* another thread may be the driver, asleep */
     doorbell_ring(transport->host.self, transport->event_fd);
 }
 
@@ -366,7 +366,7 @@ transport shm_transport_transport(shm_transport *shm_transport) {
     return (transport){&ops, shm_transport};
 }
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 mr_status shm_transport_open(const shm_transport_options *options, const transport_events *events, void *context,
                              shm_transport **out) {

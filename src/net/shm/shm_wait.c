@@ -1,4 +1,4 @@
-/* shm_wait.c — waiting of an idle shared-memory transport: it spins, sleeps, or leaves that to a loop; see
+/* shm_wait.c — waiting of an idle shared-memory transport: spinning, sleeping, or waiting in an event loop; see
  * shm_transport.h. Tested by tests/threads_test.c. */
 #include <poll.h>
 #include <unistd.h>
@@ -8,15 +8,15 @@
 #include "base/failpoint.h"
 #include "net/shm/shm_internal.h"
 
-enum { FUTEX_SLICE_US = 10 * 1000 }; /* then the process sleeps where it also sees its broker die */
+enum { FUTEX_SLICE_US = 10 * 1000 }; /* then sleep in ppoll, which also detects the broker's death */
 
 static void take_event(shm_transport *transport) {
     uint64_t rings;
     ssize_t got = read(transport->event_fd, &rings, sizeof rings);
-    (void)got; /* empty is as good */
+    (void)got; /* an empty counter is no error */
 }
 
-/* Sleeps where it sees the doorbell, the broker's socket and the broker's death. True: the broker sent something. */
+/* Sleeps until the doorbell, the broker's socket or the broker's death wakes it. True: the broker sent something. */
 static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
     struct pollfd fds[2] = {
         {.fd = transport->event_fd, .events = POLLIN},
@@ -28,7 +28,7 @@ static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
     return fds[1].revents != 0;
 }
 
-/* Stores how the transport is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
+/* Stores how the transport is about to sleep, makes every sender ring, and checks once more. False: do not sleep. */
 static bool prepare_sleep(shm_transport *transport, doorbell_state how) {
     doorbell_arm(transport->host.self, how);
     while (transport->hot_count > 0) shm_transport_arm(transport, transport->hot[transport->hot_count - 1]);
@@ -44,12 +44,12 @@ static int64_t until(int64_t deadline_us) {
 }
 
 /* State that a driver reads while it spins without the lock: only the driver moves a tail, and shared memory stays
- * mapped whatever the other threads do to the links. */
+ * mapped whatever other threads do with the links. */
 typedef struct watch {
     const process_block *self;
     uint32_t count;
-    const uint8_t *words[SHM_TRANSPORT_HOT_MAX]; /* by which the next record of each hot ring will be seen */
-    uint64_t patience, held_ticks; /* how long a run may keep us waiting, and since when one does; 0: none does */
+    const uint8_t *words[SHM_TRANSPORT_HOT_MAX]; /* where the next record of each hot ring will appear */
+    uint64_t patience, held_ticks; /* maximum wait for a held run, and the start of the current wait; 0: none */
     bool impatient;
     shm_ahead ahead;
 } watch;
@@ -65,7 +65,7 @@ static void watch_begin(watch *watch, shm_transport *transport) {
     for (uint32_t i = 0; i < transport->hot_count; i++) watch->words[i] = ring_next(&transport->hot[i]->receive);
 }
 
-/* There is the beginning of a run, and no more. */
+/* Called when only a held run is there. True: it has been waited for long enough. */
 static bool has_waited(watch *watch) {
     uint64_t now = clock_ticks();
     if (watch->held_ticks == 0) watch->held_ticks = now;
@@ -73,9 +73,9 @@ static bool has_waited(watch *watch) {
     return watch->impatient;
 }
 
-/* Between two looks. */
+/* Prefetches some lines between two polls. */
 static void ask_ahead(shm_ahead *ahead) {
-    enum { AT_ONCE = 8 }; /* what is asked for at once is there before the next look, nearly */
+    enum { AT_ONCE = 8 }; /* lines that arrive approximately before the next poll */
     for (int i = 0; i < AT_ONCE && ahead->lines > 0; i++, ahead->lines--) {
         cpu_prefetch_write(ahead->data + ahead->offset);
         ahead->offset += SHM_LINE;
@@ -93,10 +93,10 @@ static bool watch_sees(void *context) {
     return doorbell_marked(watch->self);
 }
 
-/* shm_transport_wait returns. From any thread. */
+/* Makes shm_transport_wait return. Callable from any thread. */
 static void rouse(void *away) {
     shm_transport *transport = away;
-    doorbell_mark(transport->host.self, PROCESS_BLOCK_BROKER_INDEX); /* costs a look at the broker's socket */
+    doorbell_mark(transport->host.self, PROCESS_BLOCK_BROKER_INDEX); /* costs a poll of the broker's socket */
     doorbell_ring(transport->host.self, transport->event_fd);
 }
 
@@ -108,7 +108,7 @@ static void take_back(poller *lock) {
     if (lock != NULL) poller_return(lock);
 }
 
-/* Messages held back leave, and the next ones do at once. */
+/* Publishes messages held back, and ends holding. */
 static void show(shm_transport *transport) {
     lane_runs *runs = &transport->host.runs;
     if (runs->holder != NULL) lane_show(runs->holder);
@@ -129,7 +129,7 @@ static bool spin(shm_transport *transport, poller *lock) {
     return seen;
 }
 
-/* Nothing came while it was worth spinning. */
+/* Sleeps after an unsuccessful spin. */
 static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller *lock, int64_t timeout_us) {
     int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
     if (!prepare_sleep(transport, DOORBELL_FUTEX)) return;
@@ -168,7 +168,7 @@ void shm_transport_sleep(shm_transport *transport, poller *lock, int64_t timeout
 
 bool shm_transport_is_crowded(const shm_transport *transport) { return spin_wait_is_crowded(&transport->host.wait); }
 
-/* ---- In a loop. */
+/* ---- In an event loop. */
 
 static void polled_by_loop(void *context) {
     shm_transport *transport = context;
@@ -184,7 +184,7 @@ static void broker_readable(void *context) {
     polled_by_loop(transport);
 }
 
-/* Before the loop sleeps: senders write to the event descriptor from now on. */
+/* Called before the loop sleeps: from now on senders write to the event descriptor. */
 static void before_loop_sleeps(void *context) {
     shm_transport *transport = context;
     show(transport);

@@ -32,15 +32,16 @@ void spin_wait_woken(process_block *self) {
     atomic_store_explicit(&self->woke, clock_ticks(), memory_order_relaxed);
 }
 
-/* It is awake, on this CPU, where we run: it was preempted. Unless it waits for something else, or has moved on:
- * after a while that is unknown, and our spinning is little beside its work. */
+/* Whether the other process is awake on this CPU, where this process runs, and was therefore preempted. It may also
+ * wait for something else or have moved on; some time after its wake-up that is unknown, and spinning costs little
+ * compared to its work. */
 static bool is_aside(const spin_wait *wait, const process_block *other, uint32_t cpu, uint64_t now) {
     return atomic_load_explicit(&other->cpu, memory_order_relaxed) == cpu &&
            now - atomic_load_explicit(&other->woke, memory_order_relaxed) < wait->fresh_ticks &&
            atomic_load_explicit(&other->sleep, memory_order_relaxed) == DOORBELL_AWAKE;
 }
 
-/* Of many processes the first ones will do: a long scan delays the look at the rings. */
+/* Checks the first of many processes only, because a long scan delays polling. */
 static bool is_in_the_way(const spin_wait *wait, const process_block *self, const process_block *peer, uint32_t cpu,
                           uint64_t now) {
     enum { LOOK_AT_MOST = 64 };
@@ -56,7 +57,7 @@ static bool is_in_the_way(const spin_wait *wait, const process_block *self, cons
     return rung >= wait->rung_max;
 }
 
-/* Leaves this CPU, if the process may run on another one, and may come back to it later. */
+/* Leaves this CPU if the process may run on another one; it may return later. */
 static void nudge(spin_wait *wait, uint32_t cpu) {
     cpu_set_t allowed, others;
     if (cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
@@ -82,7 +83,7 @@ static void shared_cpu(spin_wait *wait, uint32_t cpu, bool may_nudge) {
 
 bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *peer, bool may_nudge,
                     spin_wait_ready_fn *ready, void *context) {
-    enum { LOOKS = 16 }; /* between two looks at the clock and at the CPUs */
+    enum { LOOKS = 16 }; /* polls between two checks of the clock and the CPUs */
     uint32_t cpu = spin_wait_publish(self);
     if (peer == NULL) return ready(context);
     uint64_t deadline = 0, patient_until = 0;
@@ -100,7 +101,7 @@ bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *p
                 wait->alone = deadline != 0 || i >= SPIN_WAIT_ALONE_AFTER;
                 return true;
             }
-            cpu_relax(); /* each look takes the line away from its next writer */
+            cpu_relax(); /* each poll takes the line away from its next writer */
             cpu_relax();
         }
         uint64_t now = clock_ticks();

@@ -1,4 +1,4 @@
-/* spin_wait_test.c — spins for somebody on another CPU, never for somebody on its own, and moves away only when it may.
+/* spin_wait_test.c — spins for a peer on another CPU, never for one on the same CPU, and moves away only when allowed.
  * */
 #include "net/shm/spin_wait.h"
 
@@ -15,7 +15,7 @@
 #include "net/shm/doorbell.h"
 
 typedef struct looks {
-    unsigned count, ready_at; /* ready from this look on; 0: never */
+    unsigned count, ready_at; /* `ready` returns true from this poll on; 0: never */
 } looks;
 
 static bool look(void *context) {
@@ -36,7 +36,7 @@ static int set_up(void **state) {
     memset(scene->self, 0, 2 * sizeof(process_block));
     scene->peer = scene->self + 1;
     sched_getaffinity(0, sizeof scene->allowed, &scene->allowed);
-    cpu_set_t one; /* stay on one CPU, so that the comparison is exact */
+    cpu_set_t one; /* one CPU only, so that the comparison is exact */
     CPU_ZERO(&one);
     CPU_SET(cpu_current(), &one);
     sched_setaffinity(0, sizeof one, &one);
@@ -64,7 +64,7 @@ static void a_peer_on_another_cpu_is_spun_for(void **state) {
     assert_int_equal(wait.spins_hit, 1);
 }
 
-/* What is there at the first looks may be one of many; what lets us wait is not. */
+/* A message present at the first polls may be part of a stream; one that was waited for is not. */
 static void what_was_waited_for_comes_alone(void **state) {
     scene *scene = *state;
     spin_wait wait;
@@ -79,7 +79,7 @@ static void what_was_waited_for_comes_alone(void **state) {
     looks = (struct looks){.ready_at = 1};
     assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
     assert_false(wait.alone);
-    looks = (struct looks){.ready_at = 17}; /* the first one after a look at the clock */
+    looks = (struct looks){.ready_at = 17}; /* the first poll after a clock read */
     assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
     assert_true(wait.alone);
 }
@@ -116,7 +116,7 @@ static void a_waiter_without_peer_does_not_spin(void **state) {
     assert_int_equal(looks.count, 1);
 }
 
-/* ---- Others that need the CPU. */
+/* ---- Other processes that need the CPU. */
 
 typedef struct crowd {
     process_block *blocks; /* self, peer, and others */
@@ -137,7 +137,7 @@ static void crowd_open(crowd *crowd, spin_wait *wait, uint32_t rung_max) {
     wait->patient_ticks = 0;
 }
 
-/* Whether it waits no longer than the first look at the others, after a spin in vain. */
+/* Whether the process stops at the first check of the others, after an unsuccessful spin. */
 static bool makes_way(const crowd *crowd, spin_wait *wait) {
     looks looks = {.ready_at = 500};
     wait->vain = 1;
@@ -150,9 +150,9 @@ static void more_processes_than_cpus_are_detected(void **state) {
     crowd crowd;
     spin_wait wait;
     spin_wait_init(&wait, 1000);
-    assert_false(spin_wait_is_crowded(&wait)); /* it knows of nobody */
+    assert_false(spin_wait_is_crowded(&wait)); /* no processes are set */
     crowd_open(&crowd, &wait, 2);
-    assert_true(spin_wait_is_crowded(&wait)); /* on the one CPU that this test stays on */
+    assert_true(spin_wait_is_crowded(&wait)); /* on the one CPU of this test */
     wait.cpus = CROWD;
     assert_false(spin_wait_is_crowded(&wait));
     free(crowd.blocks);
@@ -164,18 +164,18 @@ static void a_spinning_thread_yields_to_woken_threads(void **state) {
     crowd_open(&crowd, &wait, 2);
     assert_false(makes_way(&crowd, &wait));
     doorbell_arm(&crowd.blocks[1], DOORBELL_FUTEX);
-    doorbell_ring(&crowd.blocks[1], -1); /* the peer itself is waited for */
+    doorbell_ring(&crowd.blocks[1], -1); /* the peer itself is waited for and does not count */
     doorbell_arm(&crowd.blocks[2], DOORBELL_FUTEX);
     doorbell_ring(&crowd.blocks[2], -1);
-    doorbell_arm(&crowd.blocks[3], DOORBELL_FUTEX); /* asleep: needs nothing */
+    doorbell_arm(&crowd.blocks[3], DOORBELL_FUTEX); /* asleep: needs no CPU */
     assert_false(makes_way(&crowd, &wait));
     doorbell_ring(&crowd.blocks[3], -1);
     assert_true(makes_way(&crowd, &wait));
     assert_int_equal(wait.made_way, 1);
-    atomic_store(&crowd.processes, 3); /* nobody sits behind */
+    atomic_store(&crowd.processes, 3); /* only three processes count */
     assert_false(makes_way(&crowd, &wait));
     atomic_store(&crowd.processes, CROWD);
-    doorbell_disarm(&crowd.blocks[2]); /* it runs */
+    doorbell_disarm(&crowd.blocks[2]); /* the process runs */
     assert_false(makes_way(&crowd, &wait));
     free(crowd.blocks);
 }
@@ -184,15 +184,15 @@ static void a_spinning_thread_yields_to_a_thread_it_preempted(void **state) {
     crowd crowd;
     spin_wait wait;
     crowd_open(&crowd, &wait, 2);
-    wait.fresh_ticks = UINT64_MAX / 2; /* a moment is as long as this test takes */
-    spin_wait_woken(&crowd.blocks[2]); /* on this CPU, on which we run */
+    wait.fresh_ticks = UINT64_MAX / 2; /* every wake-up counts as recent */
+    spin_wait_woken(&crowd.blocks[2]); /* on this CPU, where this process runs */
     assert_int_equal(atomic_load(&crowd.blocks[2].cpu), cpu_current());
     assert_true(makes_way(&crowd, &wait));
-    doorbell_arm(&crowd.blocks[2], DOORBELL_LOOP); /* it sleeps again */
+    doorbell_arm(&crowd.blocks[2], DOORBELL_LOOP); /* the process sleeps again */
     assert_false(makes_way(&crowd, &wait));
     doorbell_disarm(&crowd.blocks[2]);
     assert_true(makes_way(&crowd, &wait));
-    wait.fresh_ticks = 0; /* it was woken long ago: who knows what it does */
+    wait.fresh_ticks = 0; /* the wake-up was long ago: its state is unknown */
     assert_false(makes_way(&crowd, &wait));
     free(crowd.blocks);
 }
@@ -207,7 +207,7 @@ static void spinning_depends_on_the_last_answer(void **state) {
         looks answered = {.ready_at = 100}, never = {0};
         wait.spin_ticks = UINT64_MAX / 2;
         assert_true(spin_wait_spin(&wait, &crowd.blocks[0], &crowd.blocks[1], false, look, &answered));
-        assert_int_equal(wait.vain, 0); /* and so it stays the next time: */
+        assert_int_equal(wait.vain, 0); /* and stays 0 the next time: */
         wait.spin_ticks = (uint64_t)(50 * clock_ticks_per_us());
         for (unsigned vain = 1; vain <= SPIN_WAIT_STAY_EVERY; vain++) {
             assert_false(spin_wait_spin(&wait, &crowd.blocks[0], &crowd.blocks[1], false, look, &never));

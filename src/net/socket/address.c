@@ -24,7 +24,7 @@ static mr_status parse_unix(const char *text, const char *path, address *out) {
     return MR_OK;
 }
 
-/* Digits only: no sign, no space, nothing behind. */
+/* Digits only: no sign, no space, nothing after them. */
 static bool parse_port(const char *text, in_port_t *out) {
     size_t length = strlen(text);
     if (length == 0 || length > 5 || strspn(text, "0123456789") != length) return false;

@@ -1,9 +1,9 @@
 /* address.h — tcp: and unix: addresses, as text and as a sockaddr.
  *
- *   tcp:127.0.0.1:7000    tcp:[::1]:7000    port 0 asks for a free one when listening
+ *   tcp:127.0.0.1:7000    tcp:[::1]:7000    port 0 selects a free one when listening
  *   unix:/run/user/1000/miniray             an absolute path
  *
- * Names are not looked up: that blocks, and a caller can do it before. */
+ * Host names are not resolved: that blocks, and a caller can do so before. */
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>

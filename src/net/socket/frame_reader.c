@@ -1,7 +1,7 @@
 /* frame_reader.c — see frame_reader.h.
  *
- * The last FRAME_READER_SLACK bytes of the buffer are left out when frames are read, so that a body that is thrown away
- * always finds a place to be read to, also behind a head that fills the buffer. */
+ * Frames never use the last FRAME_READER_SLACK bytes of the buffer, so that a discarded body always has room to be read
+ * to, even after a head that fills the buffer. */
 #include "net/socket/frame_reader.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ void frame_reader_got(frame_reader *reader, size_t count) {
     if (count > 0 && count == reader->shown && reader->read_size < reader->capacity) reader->read_size *= 2;
 }
 
-/* Makes sure that `need` bytes from `start` on have a place. */
+/* Makes room for `need` bytes from `start`. */
 static mr_status make_room(frame_reader *reader, size_t need) {
     if (reader->start > 0) move_to_front(reader, reader->data);
     if (need <= reader->capacity - FRAME_READER_SLACK) return MR_OK;
@@ -98,7 +98,7 @@ static mr_status make_room(frame_reader *reader, size_t need) {
     return MR_OK;
 }
 
-/* A peer of another version is not broken, it is another program. */
+/* A frame of another version is MR_DENIED, not MR_CORRUPT: the peer is another program. */
 static mr_status refusal(span bytes, mr_status status) {
     const uint32_t magic = FRAME_MAGIC;
     const size_t version = offsetof(frame_header, version);
@@ -126,7 +126,7 @@ mr_status frame_reader_next(frame_reader *reader, frame_reader_event *out) {
     span bytes = span_of(reader->data + reader->start, reader->end - reader->start);
     *out = FRAME_READER_MORE;
     if (bytes.size == 0) return make_room(reader, FRAME_HEADER_SIZE);
-    if (bytes.size < reader->need) return MR_OK; /* its header was seen; the head is not here yet */
+    if (bytes.size < reader->need) return MR_OK; /* the header was decoded; the head has not arrived */
     size_t need;
     mr_status status = frame_decode(bytes, &reader->limits, &reader->frame, &need);
     if (__builtin_expect(status != MR_OK, 0)) return refusal(bytes, status);
@@ -160,7 +160,7 @@ void frame_reader_body(frame_reader *reader, uint8_t *body) {
         reader->used = reader->frame_size + part;
         return;
     }
-    reader->end = reader->start + reader->frame_size; /* what came of the body has left the buffer */
+    reader->end = reader->start + reader->frame_size; /* bytes of the body have left the buffer */
     move_to_front(reader, reader->data);
 }
 

@@ -1,4 +1,4 @@
-/* frame_reader_test.c — frames come out as they went in, in whatever pieces they arrive. */
+/* frame_reader_test.c — frames are read as they were sent, in any division of the stream. */
 #include "net/socket/frame_reader.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ enum { BUFFER = 64 * 1024 };
 
 static const frame_limits wide = {.head_max = MESSAGE_HEAD_MAX, .body_max = UINT64_MAX};
 
-/* The stream of bytes that a peer sends. */
+/* A peer's byte stream. */
 typedef struct source {
     uint8_t *bytes;
     size_t size, at;
@@ -44,7 +44,7 @@ static void add_frame(source *source, frame_kind kind, span head, span body, boo
     add(source, body.data, body.size);
 }
 
-/* Reads at most `limit` bytes, as a socket that has no more would. */
+/* Reads at most `limit` bytes, as from a socket without more. */
 static size_t feed(source *source, frame_reader *reader, size_t limit) {
     struct iovec pieces[2];
     size_t count = frame_reader_show(reader, pieces), got = 0;
@@ -95,7 +95,7 @@ static void many_frames_come_from_one_read(void **state) {
     free(source.bytes);
 }
 
-/* Whatever of frames lies in it; what is missing is read behind it. */
+/* The given buffer contains any part of frames; missing bytes are read after it. */
 static void a_buffer_may_come_with_bytes_in_it(void **state) {
     source source = {0};
     for (uint8_t i = 0; i < 3; i++) add_frame(&source, FRAME_MESSAGE, span_of(&i, 1), (span){0}, false);
@@ -121,7 +121,7 @@ static void a_buffer_may_come_with_bytes_in_it(void **state) {
     free(source.bytes);
 }
 
-/* A large body goes straight to its place, but for what came with its head. */
+/* A large body is read directly to its memory, except for the bytes that came with its head. */
 static void a_large_body_is_hardly_copied(void **state) {
     enum { BODY = 1 << 20, COUNT = 5 };
     uint8_t *body = xcalloc(1, BODY), *place = xmalloc(BODY);
@@ -168,7 +168,7 @@ static void reads_grow_with_small_frames(void **state) {
     free(source.bytes);
 }
 
-/* Everything mixed, cut at random, with and without a place for the body, against what was sent. */
+/* All kinds of frames, divided at random, with and without memory for the body, compared with what was sent. */
 static void random_pieces_give_the_same_frames(void **state) {
     enum { FRAMES = 60 };
     uint8_t *noise = xmalloc(MESSAGE_HEAD_MAX + 200000), *place = xmalloc(200000);
@@ -260,7 +260,7 @@ static void errors_are_distinguished(void **state) {
 
     add_frame(&source, FRAME_PING, (span){0}, (span){0}, false);
     source.size = 5;
-    source.bytes[4]++; /* as soon as it is seen */
+    source.bytes[4]++; /* refused as soon as the byte arrives */
     assert_int_equal(outcome(&source, &wide, BUFFER), MR_DENIED);
 
     add_frame(&source, FRAME_MESSAGE, span_of("1", 1), span_of("body", 4), true);

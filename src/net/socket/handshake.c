@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 
-/* ASCII control characters are kept out of logs and terminals. */
+/* ASCII control characters are rejected for the sake of logs and terminals. */
 static bool is_printable(uint8_t byte) { return byte >= 0x20 && byte != 0x7f; }
 
 static void write_text(writer *writer, const char *text, size_t size_max) {
@@ -16,7 +16,7 @@ static void write_text(writer *writer, const char *text, size_t size_max) {
     for (size_t i = 0; i < size; i++) writer_u8(writer, is_printable((uint8_t)text[i]) ? (uint8_t)text[i] : '?');
 }
 
-/* Copies the rest of the head, which is a text, to `out`; false if it is none. */
+/* Copies the rest of the head, which is a text, to `out`; false if it is malformed. */
 static bool read_text(reader *reader, char *out, size_t out_size) {
     span text = reader_span32(reader);
     if (reader->failed || reader_left(reader) != 0 || text.size >= out_size) return false;

@@ -7,7 +7,7 @@
  *           16      4     name size    below PEER_NAME_MAX
  *           20            name         printable
  *
- *   BYE     empty: closed on purpose. Else:
+ *   BYE     empty: closed intentionally. Otherwise:
  *           0       4     status       why its sender ends the link; not MR_OK
  *           4       4     text size    below CAUSE_TEXT_MAX
  *           8             text
@@ -22,11 +22,11 @@ enum {
     HANDSHAKE_BYE_MAX = 8 + CAUSE_TEXT_MAX - 1,
 };
 
-/* Both give the size back; `out` has room for the largest. The name is cut, and its unprintable bytes become '?'. */
+/* Both return the size; `out` has room for the largest. The name is truncated, and its unprintable bytes become '?'. */
 size_t handshake_hello_encode(uint8_t out[HANDSHAKE_HELLO_MAX], const peer *self);
 size_t handshake_bye_encode(uint8_t out[HANDSHAKE_BYE_MAX], mr_status status, const char *text);
 
 /* MR_DENIED: another protocol. MR_CORRUPT: not a handshake. */
 MR_MUST mr_status handshake_hello_decode(span head, peer *out);
-/* Sets what the link ends with: MR_CLOSED for an empty one, else the sender's status and text. MR_CORRUPT. */
+/* Sets the cause of the link's end: MR_CLOSED for an empty BYE, else the sender's status and text. MR_CORRUPT. */
 MR_MUST mr_status handshake_bye_decode(span head, cause *out);

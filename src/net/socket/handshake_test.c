@@ -1,4 +1,4 @@
-/* handshake_test.c — HELLO and BYE there and back, cut, and broken. */
+/* handshake_test.c — HELLO and BYE: encoded and decoded, truncated, damaged. */
 #include "net/socket/handshake.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static void hello_there_and_back(void **state) {
 
 static void hello_with_the_longest_name(void **state) {
     peer self = {.process = 1}, other;
-    memset(self.name, 'n', sizeof self.name); /* without an end */
+    memset(self.name, 'n', sizeof self.name); /* without a NUL */
     self.name[5] = '\n';
     uint8_t bytes[HANDSHAKE_HELLO_MAX];
     size_t size = handshake_hello_encode(bytes, &self);
@@ -40,7 +40,7 @@ static void another_protocol_is_denied(void **state) {
     size_t size = handshake_hello_encode(bytes, &self);
     bytes[0]++;
     assert_int_equal(handshake_hello_decode(span_of(bytes, size), &other), MR_DENIED);
-    assert_int_equal(handshake_hello_decode(span_of(bytes, 4), &other), MR_DENIED); /* whatever else it says */
+    assert_int_equal(handshake_hello_decode(span_of(bytes, 4), &other), MR_DENIED); /* whatever the other fields are */
     assert_non_null(strstr(mr_last_error(), "protocol 2, this program speaks 1: use the same Miniray release"));
 }
 
@@ -51,7 +51,7 @@ static void a_broken_hello_is_refused(void **state) {
     bytes[size] = 0;
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(handshake_hello_decode(span_of(bytes, cut), &other), MR_CORRUPT);
-    assert_int_equal(handshake_hello_decode(span_of(bytes, size + 1), &other), MR_CORRUPT); /* more than it says */
+    assert_int_equal(handshake_hello_decode(span_of(bytes, size + 1), &other), MR_CORRUPT); /* longer than stated */
     static const struct {
         size_t at;
         uint8_t value;
@@ -95,7 +95,7 @@ static void a_broken_bye_is_refused(void **state) {
     }
 }
 
-/* Whatever decodes encodes to the same bytes. */
+/* A head that decodes encodes to the same bytes. */
 static void random_bytes_are_refused_or_exact(void **state) {
     rng rng;
     rng_init(&rng, 3);

@@ -1,9 +1,9 @@
-/* large_ring.h — larger second ring of one direction of a shm pipe (shm_pipe.h): memory that its writer makes and its
+/* large_ring.h — larger second ring of one direction of a shm pipe (shm_pipe.h): memory that its writer creates and its
  * reader maps.
  *
- * A sealed memfd of LARGE_RING_CAPACITY bytes, nothing but bytes. Its writer backs it before it writes there: missing
- * memory is an error then, not a signal. A large ring that has not been used for long rests: its pages go back to the
- * machine, both sides keep their maps, and it is backed again when it is needed. */
+ * A large ring is a sealed memfd of LARGE_RING_CAPACITY data bytes. Its writer backs the pages before it writes to
+ * them, so that missing memory is an error, not a signal. The pages of a large ring that was not used for some time are
+ * returned to the machine; both sides keep their mappings, and the pages are backed again when needed. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,17 +14,17 @@
 enum { LARGE_RING_CAPACITY = 8 << 20 };
 
 typedef struct large_ring {
-    uint8_t *bytes; /* mapped, by its reader only to be read; NULL: there is none, as in zeroed memory */
-    int fd;         /* its writer's, owned; -1 */
-    bool backed;    /* its writer's: its pages are there */
+    uint8_t *bytes; /* mapped, read-only for the reader; NULL: no large ring, as in zeroed memory */
+    int fd;         /* owned by the writer; -1: none */
+    bool backed;    /* writer only: the pages exist */
 } large_ring;
 
-/* Backed. MR_NOMEM, MR_IO: there can be none */
+/* Creates a backed ring. MR_NOMEM, MR_IO. */
 MR_MUST mr_status large_ring_create(large_ring *out);
-/* Maps the ring that the writer passed; fd is not kept. MR_CORRUPT: it is no large ring. MR_IO: it cannot be mapped. */
+/* Maps the ring received from the writer; fd is not kept. MR_CORRUPT: not a large ring. MR_IO: it cannot be mapped. */
 MR_MUST mr_status large_ring_join(int fd, large_ring *out);
 void large_ring_close(large_ring *ring);
 
-/* For its writer. */
-MR_MUST mr_status large_ring_back(large_ring *ring); /* MR_NOMEM, MR_IO: it is as it was */
-void large_ring_rest(large_ring *ring);              /* its content is lost */
+/* For the writer. */
+MR_MUST mr_status large_ring_back(large_ring *ring); /* MR_NOMEM, MR_IO: the ring is unchanged */
+void large_ring_rest(large_ring *ring);              /* frees the pages; the content is lost */

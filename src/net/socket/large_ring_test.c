@@ -1,4 +1,4 @@
-/* large_ring_test.c — memory that one side writes and the other reads; what is none is refused; pages that go and come.
+/* large_ring_test.c — one side writes and the other reads; invalid memory is refused; pages are freed and backed again.
  * */
 #include "net/socket/large_ring.h"
 
@@ -30,14 +30,14 @@ static void one_writes_and_the_other_reads(void **state) {
     assert_true(joined.fd == -1 && made.bytes != joined.bytes);
     memcpy(made.bytes + LARGE_RING_CAPACITY - 4, "last", 4);
     assert_memory_equal(joined.bytes + LARGE_RING_CAPACITY - 4, "last", 4);
-    large_ring_close(&made); /* the other one keeps it */
+    large_ring_close(&made); /* the other mapping stays */
     assert_memory_equal(joined.bytes + LARGE_RING_CAPACITY - 4, "last", 4);
     large_ring_close(&joined);
-    large_ring_close(&joined); /* there is none: nothing to do */
+    large_ring_close(&joined); /* closed already: no effect */
     assert_null(joined.bytes);
 }
 
-/* The pages are there before anybody writes to them, are given back, and come again. */
+/* The pages exist before the first write, are freed, and are backed again. */
 static void an_idle_large_ring_is_released(void **state) {
     large_ring made = {0}, joined = {0};
     assert_int_equal(large_ring_create(&made), MR_OK);
@@ -65,7 +65,7 @@ static void another_descriptor_is_not_joined_as_large_ring(void **state) {
     assert_int_equal(large_ring_join(pipes[0], &joined), MR_CORRUPT);
     assert_int_equal(large_ring_join(-1, &joined), MR_CORRUPT);
     assert_int_equal(ftruncate(fd, LARGE_RING_CAPACITY), 0);
-    assert_int_equal(large_ring_join(fd, &joined), MR_CORRUPT); /* it could shrink */
+    assert_int_equal(large_ring_join(fd, &joined), MR_CORRUPT); /* the file could shrink */
     assert_int_equal(ftruncate(fd, LARGE_RING_CAPACITY + 1), 0);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, SEALS), 0);
     assert_int_equal(large_ring_join(fd, &joined), MR_CORRUPT); /* another size */
@@ -75,7 +75,7 @@ static void another_descriptor_is_not_joined_as_large_ring(void **state) {
     close(pipes[1]);
 }
 
-/* No memory is an answer, and what there was stays as it was. */
+/* Without memory the functions fail and leave existing rings unchanged. */
 static void where_there_is_no_memory_there_is_none(void **state) {
     large_ring made = {0}, joined = {0};
     if (failpoint_count() == 0) skip();

@@ -42,7 +42,7 @@ void link_table_remove(link_table *table, link_id id) {
     link_table_place *place = &table->places[index];
     place->value = NULL;
     table->count--;
-    if (place->generation++ == GENERATION_MAX) return; /* 65,536 matches no id: used up */
+    if (place->generation++ == GENERATION_MAX) return; /* generation 65,536 fits no id: the place is used up */
     place->next_free = table->first_free;
     table->first_free = index + 1;
 }

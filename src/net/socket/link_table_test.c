@@ -1,4 +1,4 @@
-/* link_table_test.c — ids that are given once. */
+/* link_table_test.c — no id is assigned twice. */
 #include "net/socket/link_table.h"
 
 #include <setjmp.h>
@@ -29,7 +29,8 @@ static void an_old_id_is_recognised(void **state) {
     link_table_fini(&table);
 }
 
-/* Three lives of one place: every generation is a new id, then the place is never used again. */
+/* Fills one place through three times its generations: every generation is a new id, then the place is never used
+ * again. */
 static void no_id_is_given_twice(void **state) {
     link_table table = {0};
     int a;

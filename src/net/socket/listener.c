@@ -15,8 +15,8 @@
 #include "net/unix_listener.h"
 
 enum {
-    ACCEPTS_MAX = 64,        /* in a row, before links get their turn */
-    NO_FD_PAUSE_US = 100000, /* when there is no descriptor left */
+    ACCEPTS_MAX = 64,        /* accepts in a row before links are served */
+    NO_FD_PAUSE_US = 100000, /* pause of accepting without a free descriptor */
 };
 
 typedef struct listener {
@@ -24,7 +24,7 @@ typedef struct listener {
     socket_transport *transport;
     int fd;
     address address;
-    unix_listener local; /* owner of the descriptor of a unix socket */
+    unix_listener local; /* owns the descriptor of a unix socket */
     list item;
 } listener;
 
@@ -43,8 +43,8 @@ void listener_resume(socket_transport *transport) {
     watch_all(transport, true);
 }
 
-/* Room for one more stranger. When there is none, the oldest has to go, but not before its time of grace: a burst of
- * good clients must not push each other out. */
+/* Makes room for one more stranger. Without room the oldest one is closed, but only after its grace period: in a burst,
+ * valid clients must not close each other. */
 static bool make_room(socket_transport *transport) {
     if (transport->stats.strangers < transport->options.strangers_max) return true;
     socket_link *oldest = container_of(transport->strangers.next, struct socket_link, stranger);
@@ -75,7 +75,7 @@ static void on_readable(void *context) {
             return;
         }
         if (errno == EAGAIN) return;
-        /* Anything else is the trouble of one that gave up before it was accepted. */
+        /* Any other error concerns a connection that ended before it was accepted. */
     }
 }
 

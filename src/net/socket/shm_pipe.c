@@ -14,18 +14,18 @@
 #include "base/error.h"
 #include "net/shm/sealed_memfd.h"
 
-#define MAGIC UINT64_C(0x3230746375645f6d) /* "m_duct02"; the first had frames with checksums only */
+#define MAGIC UINT64_C(0x3230746375645f6d) /* "m_duct02"; format 01 had only frames with checksums */
 enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
-enum { TAKEN = 1, DECLINED = 2 };               /* answers */
-enum { TO_PIPE = 0, TO_LARGE_RING, RINGS = 2 }; /* turns */
-/* so much is read before the next check whether the writer waits for room */
+enum { TAKEN = 1, DECLINED = 2 };               /* answers to a large ring */
+enum { TO_PIPE = 0, TO_LARGE_RING, RINGS = 2 }; /* indices of turns */
+/* bytes read before the next check whether the writer waits for room */
 enum { ASK_BYTES = SHM_PIPE_ENOUGH / 2 };
 enum { LINE = 64, FETCH_BYTES = 384 }; /* a few small requests, or their answers */
 
-typedef struct flow { /* one direction, as it lies in shared memory */
+typedef struct flow { /* one direction; layout in shared memory */
     _Alignas(64) _Atomic uint64_t head;
-    _Atomic uint64_t turns[RINGS]; /* where it went on in that ring the last time; 0: never */
+    _Atomic uint64_t turns[RINGS]; /* position of the last turn to each ring; 0: never */
     _Alignas(64) _Atomic uint64_t tail;
     _Atomic uint32_t answer;
     _Alignas(64) _Atomic uint32_t armed;
@@ -36,7 +36,7 @@ typedef struct flow { /* one direction, as it lies in shared memory */
 typedef struct layout {
     uint64_t magic, capacity;
     _Atomic uint32_t joined;
-    flow flows[2]; /* from the side that made it, and to it */
+    flow flows[2]; /* from the creator, and to it */
 } layout;
 
 _Static_assert(offsetof(layout, flows) == 64 && offsetof(flow, turns) == 8 && offsetof(flow, tail) == 64, "layout");
@@ -48,27 +48,27 @@ _Static_assert((LARGE_RING_CAPACITY & (LARGE_RING_CAPACITY - 1)) == 0 &&
                    (int)LARGE_RING_CAPACITY > (int)SHM_PIPE_CAPACITY,
                "likewise");
 
-typedef struct ring { /* where the bytes of a direction lie now */
-    uint8_t *bytes;   /* only to be read where we read */
+typedef struct ring { /* the ring with the current bytes of a direction */
+    uint8_t *bytes;   /* read-only in the reading direction */
     uint64_t capacity;
 } ring;
 
-typedef struct side { /* of one direction, what we know of it */
-    uint8_t *bytes;   /* in the shm pipe */
+typedef struct side { /* private state of one direction */
+    uint8_t *bytes;   /* of the small ring */
     large_ring large_ring;
-    ring ring;             /* the one of both that we are at */
-    uint64_t turns[RINGS]; /* that we made, or noted */
+    ring ring;             /* the current one of the two rings */
+    uint64_t turns[RINGS]; /* turns made by the writer, or noted by the reader */
 } side;
 
 struct shm_pipe {
     layout *shared; /* mapped */
     flow *out, *in;
     side writes, reads;
-    uint64_t head, tail;    /* ours: bytes written, bytes read */
-    uint64_t seen, known;   /* the other side's head and tail, when we looked last */
-    uint64_t asked;         /* our tail when we asked whether the other side waits for room */
-    uint64_t enough;        /* a waiting writer is woken when no more than this lies there */
-    bool offered, answered; /* a large ring: to the other side, of it */
+    uint64_t head, tail;    /* own positions: bytes written, bytes read */
+    uint64_t seen, known;   /* the other side's head and tail when read last */
+    uint64_t asked;         /* own tail at the last check whether the other side waits for room */
+    uint64_t enough;        /* a waiting writer is woken when at most this much is unread */
+    bool offered, answered; /* a large ring: to the other side, from it */
 };
 
 static size_t size_of(void) { return DATA_OFFSET + 2 * (size_t)SHM_PIPE_CAPACITY; }
@@ -80,7 +80,7 @@ static void go_to(side *side, int which) {
                                         : (ring){side->bytes, SHM_PIPE_CAPACITY};
 }
 
-/* NULL: it cannot be mapped. */
+/* Returns NULL if the memory cannot be mapped. */
 static shm_pipe *map(int fd, bool made) {
     void *memory = mmap(NULL, size_of(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) return NULL;
@@ -141,13 +141,13 @@ static uint32_t joined(const shm_pipe *pipe) {
 bool shm_pipe_is_joined(const shm_pipe *pipe) { return (joined(pipe) & JOINED) != 0; }
 bool shm_pipe_is_looked_through(const shm_pipe *pipe) { return (joined(pipe) & LOOKS) != 0; }
 
-/* ---- Bytes. */
+/* ---- Transfer of bytes. */
 
 static mr_status corrupt(void) {
     return error_set(MR_CORRUPT, "ring positions more than %d bytes apart", SHM_PIPE_CAPACITY);
 }
 
-/* The two sides meet in fences: publish, fence, look at the flag; flag, fence, look at the published position. */
+/* Both sides use fences: publish, fence, read the flag; set the flag, fence, read the published position. */
 static bool flag_taken(_Atomic uint32_t *flag) {
     cpu_fence();
     if (__builtin_expect(atomic_load_explicit(flag, memory_order_relaxed) == 0, 1)) return false;
@@ -160,7 +160,7 @@ static uint8_t *place_of(const ring *ring, uint64_t position) {
     return ring->bytes + (position & (ring->capacity - 1));
 }
 
-/* At most a stride, and not across the end of the bytes. */
+/* Size of the next copy: at most one stride, and not across the end of the ring. */
 static size_t stretch(const ring *ring, uint64_t position, uint64_t free, size_t wanted) {
     size_t to_end = (size_t)(ring->capacity - (position & (ring->capacity - 1)));
     return smaller(smaller(wanted, SHM_PIPE_STRIDE), smaller((size_t)free, to_end));
@@ -175,14 +175,15 @@ static mr_status room_behind(const shm_pipe *pipe, uint64_t tail, uint64_t *room
     return MR_OK;
 }
 
-/* For a writer that has used up the room that it knew of. */
+/* Reads the tail again when the known room is used up. */
 static mr_status look_for_room(shm_pipe *pipe, uint64_t *room) {
     pipe->known = tail_now(pipe);
     return room_behind(pipe, pipe->known, room);
 }
 
-/* A turn that was not noted yet. Up to it the bytes lie in the ring that we are at; a reader there goes on in the other
- * one, where another turn may wait: *turned. It cannot be that there are three of them: turns to one ring grow. */
+/* Handles a turn that was not noted yet. Up to the turn the bytes are in the current ring; a reader at the turn
+ * continues in the other ring, where another turn may wait: *turned. Three pending turns are impossible, because turns
+ * to one ring grow. */
 static mr_status note_turn(shm_pipe *pipe, int to, uint64_t turn, uint64_t *waiting, bool *turned) {
     side *reads = &pipe->reads;
     uint64_t before = turn - pipe->tail;
@@ -199,7 +200,7 @@ static mr_status note_turn(shm_pipe *pipe, int to, uint64_t turn, uint64_t *wait
     return MR_OK;
 }
 
-/* The bytes in the ring that we are at. The head is loaded first: every turn before it is known. */
+/* Number of unread bytes in the current ring. The head is loaded first, so that every turn before it is visible. */
 static mr_status waiting_of(shm_pipe *pipe, uint64_t *waiting) {
     side *reads = &pipe->reads;
     bool turned;
@@ -224,7 +225,7 @@ static void publish_head(shm_pipe *pipe, bool *wake) {
     *wake |= flag_taken(&pipe->out->armed);
 }
 
-/* One piece, as far as it goes; a large one is published while the rest is on its way. */
+/* Writes one part as far as possible; a large part is published in strides while the rest is copied. */
 static mr_status put(shm_pipe *pipe, const struct iovec *piece, uint64_t *room, size_t *put, bool *wake) {
     *put = 0;
     while (*put < piece->iov_len && !*wake) {
@@ -240,28 +241,29 @@ static mr_status put(shm_pipe *pipe, const struct iovec *piece, uint64_t *room, 
     return MR_OK;
 }
 
-/* From here on written bytes lie in that ring. */
+/* From here on bytes are written to the other ring. */
 static void turn(shm_pipe *pipe, int to) {
     pipe->writes.turns[to] = pipe->head;
     atomic_store_explicit(&pipe->out->turns[to], pipe->head, memory_order_release);
     go_to(&pipe->writes, to);
 }
 
-/* When all of it was read, and with it that it was turned to: then its turn may be overwritten. */
+/* Turns back to the small ring once all bytes were read, and with them the turn to the large ring: its word may then be
+ * overwritten. */
 static void leave_large_ring(shm_pipe *pipe) {
     pipe->known = tail_now(pipe);
     if (pipe->known == pipe->head && pipe->head != pipe->writes.turns[TO_LARGE_RING]) turn(pipe, TO_PIPE);
 }
 
-/* The lines behind the written bytes still lie in the cache of their last reader, a ring ago. They are on their way
- * here while nothing is to be written; one that has something to be read now stays there. */
+/* Prefetches the cache lines after the written bytes, which the reader has had since the previous lap. The line of the
+ * last written byte is excluded, because the reader may be reading it. */
 static void claim(const shm_pipe *pipe, uint64_t room) {
     if (room < FETCH_BYTES + LINE) return;
     uint64_t from = (pipe->head + LINE - 1) & ~(uint64_t)(LINE - 1);
     for (uint64_t at = from; at < from + FETCH_BYTES; at += LINE) cpu_prefetch_write(place_of(&pipe->writes.ring, at));
 }
 
-/* A small message is wanted at once: the reader finds its lines sooner where both caches end than in this one. */
+/* Moves the lines of a small message to the shared cache, where the reader finds them sooner. */
 static void hand_over(const shm_pipe *pipe, uint64_t size) {
     if (size > FETCH_BYTES) return;
     for (uint64_t at = (pipe->head - size) & ~(uint64_t)(LINE - 1); at < pipe->head; at += LINE)
@@ -287,8 +289,8 @@ mr_status shm_pipe_write(shm_pipe *pipe, const struct iovec *pieces, size_t coun
     return MR_OK;
 }
 
-/* A writer at its large ring may have to turn back first, and a message across the end lies in two places: neither is
- * usual. */
+/* The fast path excludes a writer in its large ring, which may have to turn back first, and a message across the end of
+ * the ring. */
 bool shm_pipe_send(shm_pipe *pipe, span first, span rest, bool *wake) {
     const ring *ring = &pipe->writes.ring;
     uint64_t room = 0, size = first.size + rest.size, place = pipe->head & (SHM_PIPE_CAPACITY - 1);
@@ -306,7 +308,7 @@ bool shm_pipe_send(shm_pipe *pipe, span first, span rest, bool *wake) {
     return true;
 }
 
-/* Not for every small message: the writer of a nearly empty ring does not wait. */
+/* Checked rarely, because the writer of a nearly empty ring does not wait. */
 static bool is_time_to_ask(shm_pipe *pipe) {
     if (pipe->tail - pipe->asked < ASK_BYTES || pipe->seen - pipe->tail > pipe->enough) return false;
     pipe->asked = pipe->tail;
@@ -342,8 +344,8 @@ mr_status shm_pipe_read(shm_pipe *pipe, const struct iovec *pieces, size_t count
     return MR_OK;
 }
 
-/* Bytes across the end lie in two places, behind a turn is another ring, and a reader that has read a quarter of one
- * checks whether the writer waits: none of that is usual. */
+/* The fast path excludes bytes across the end, the large ring, and a reader that has read a quarter of a ring and must
+ * check whether the writer waits. */
 size_t shm_pipe_receive(shm_pipe *pipe, void *to, size_t max) {
     const side *reads = &pipe->reads;
     uint64_t head = atomic_load_explicit(&pipe->in->head, memory_order_acquire), waiting = head - pipe->tail;
@@ -365,8 +367,8 @@ static uint64_t waiting_now(const shm_pipe *pipe) {
 
 bool shm_pipe_readable(const shm_pipe *pipe) { return waiting_now(pipe) != 0; }
 
-/* Of a large message the first lines will do, the rest follows them by itself. The other line is the one that our last
- * message ended in: it has been read, or nothing would have come, and the answer begins in it. */
+/* Prefetches the first lines of the available bytes; the CPU prefetches the rest of a large message. Also prefetches
+ * the line in which the last sent message ends, because the answer begins in it; its reader has finished with it. */
 bool shm_pipe_look(const shm_pipe *pipe) {
     uint64_t waiting = waiting_now(pipe);
     if (waiting == 0) return false;
@@ -415,7 +417,7 @@ void shm_pipe_withdraw(shm_pipe *pipe) {
     large_ring_close(&pipe->writes.large_ring);
 }
 
-/* Position 0 is that of no turn; there no ring of an honest reader is full. */
+/* Position 0 means no turn; at position 0 no correct reader's ring is full. */
 bool shm_pipe_grow(shm_pipe *pipe) {
     side *writes = &pipe->writes;
     if (writes->large_ring.bytes == NULL || is_at_large_ring(writes) || pipe->head == 0) return false;

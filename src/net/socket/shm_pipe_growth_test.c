@@ -1,5 +1,5 @@
-/* shm_pipe_growth_test.c — a ring that is full goes on in a larger one: in order, both ways, with no wake lost; who
- * declines keeps the small one; what cannot be is recognised. */
+/* shm_pipe_growth_test.c — a full ring continues in a larger one: in order, both ways, with no wake lost; after a
+ * decline the small ring remains; impossible positions are detected. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 #include "base/rng.h"
 #include "tests/support/shm_pipe_pair.h"
 
-/* Words of the first direction, that of who made the shm pipe: head, turns, tail, answer. */
+/* Words of the first direction, that of the creator: head, turns, tail, answer. */
 enum { HEAD = 64 / 8, TURN_BACK, TURN_TO_LARGE_RING, TAIL = 128 / 8, ANSWER };
 
 static mr_status try_get(shm_pipe *pipe) {
@@ -29,7 +29,7 @@ static mr_status try_get(shm_pipe *pipe) {
     return shm_pipe_read(pipe, &piece, 1, &moved, &wake);
 }
 
-/* The other side takes what `from` offers. */
+/* `to` maps the large ring that `from` offers. */
 static void grow(shm_pipe *from, shm_pipe *to) {
     int fd;
     bool wake;
@@ -55,21 +55,21 @@ static void a_full_ring_continues_in_the_large_ring(void **state) {
     uint8_t *source = noise(MUCH, 1), *sink = xcalloc(1, MUCH);
     shm_pipe_pair_start(&pair);
     assert_int_equal(pipe_put(pair.made, source, MUCH, &wake), SHM_PIPE_CAPACITY);
-    assert_false(shm_pipe_grow(pair.made)); /* there is none */
+    assert_false(shm_pipe_grow(pair.made)); /* there is no large ring */
     grow(pair.made, pair.joined);
     assert_true(shm_pipe_large_rings(pair.made) == 1 && shm_pipe_large_rings(pair.joined) == 1);
     assert_true(shm_pipe_grow(pair.made) && !shm_pipe_grow(pair.made));
     assert_int_equal(pipe_put(pair.made, source + SHM_PIPE_CAPACITY, MUCH, &wake),
                      LARGE_RING_CAPACITY - SHM_PIPE_CAPACITY);
-    assert_int_equal(pipe_put(pair.made, source, 1, &wake), 0);     /* what was not read counts, wherever it lies */
-    assert_int_equal(shm_pipe_receive(pair.joined, sink, MUCH), 0); /* there is a turn in it */
+    assert_int_equal(pipe_put(pair.made, source, 1, &wake), 0);     /* unread bytes of both rings count */
+    assert_int_equal(shm_pipe_receive(pair.joined, sink, MUCH), 0); /* there is a turn within the bytes */
     assert_int_equal(pipe_get(pair.joined, sink, 1000, &wake), 1000);
     assert_int_equal(pipe_put(pair.made, source + LARGE_RING_CAPACITY, MUCH, &wake), 1000);
     assert_int_equal(pipe_get(pair.joined, sink + 1000, MUCH, &wake), LARGE_RING_CAPACITY);
     assert_memory_equal(source, sink, LARGE_RING_CAPACITY + 1000);
     assert_false(shm_pipe_readable(pair.joined));
     assert_int_equal(pipe_put(pair.made, source, 10, &wake), 10); /* in the small ring again */
-    assert_int_equal(shm_pipe_receive(pair.joined, sink, 10), 0); /* which the reader hears of by reading on */
+    assert_int_equal(shm_pipe_receive(pair.joined, sink, 10), 0); /* the reader notes the turn by shm_pipe_read */
     assert_int_equal(pipe_get(pair.joined, sink, 10, &wake), 10);
     assert_memory_equal(source, sink, 10);
     assert_int_equal(pipe_put(pair.made, source, 10, &wake), 10);
@@ -79,8 +79,8 @@ static void a_full_ring_continues_in_the_large_ring(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Who has read all is told of it where it stands: what is written next is in the small ring again, which is full soon,
- * and goes on in the large ring, all of it before the reader has looked again. */
+/* After the reader has read everything, the writer turns back to the small ring, fills it and turns to the large ring
+ * again, all before the next read. */
 static void it_comes_back_and_goes_again_before_the_reader_looks(void **state) {
     enum { FIRST = SHM_PIPE_CAPACITY + 100, SECOND = SHM_PIPE_CAPACITY + 70000 };
     shm_pipe_pair pair;
@@ -88,7 +88,7 @@ static void it_comes_back_and_goes_again_before_the_reader_looks(void **state) {
     uint8_t *source = noise(FIRST + SECOND, 2), *sink = xcalloc(1, FIRST + SECOND);
     shm_pipe_pair_start(&pair);
     grow(pair.made, pair.joined);
-    for (int round = 0; round < 40; round++) { /* so that every place of both rings is a turn's */
+    for (int round = 0; round < 40; round++) { /* enough rounds for turns at every place of both rings */
         size_t in = pipe_put(pair.made, source, FIRST, &wake);
         assert_int_equal(in, SHM_PIPE_CAPACITY);
         assert_true(shm_pipe_grow(pair.made));
@@ -111,7 +111,7 @@ static void it_comes_back_and_goes_again_before_the_reader_looks(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Against a plain array, each direction with a will of its own. */
+/* Comparison with a plain array; both directions act independently. */
 typedef struct way {
     shm_pipe *from, *to;
     uint8_t *source, *sink;
@@ -149,14 +149,14 @@ static void everything_comes_in_order_both_ways(void **state) {
     }
     for (int i = 0; i < 2; i++) {
         assert_memory_equal(ways[i].source, ways[i].sink, TOTAL);
-        assert_true(ways[i].turns >= 3); /* or it proves nothing */
+        assert_true(ways[i].turns >= 3); /* otherwise the test shows nothing */
         free(ways[i].source);
         free(ways[i].sink);
     }
     shm_pipe_pair_stop(&pair);
 }
 
-/* ---- Wakes. */
+/* ---- Wake-ups. */
 
 static void an_answer_wakes_who_waits_for_room(void **state) {
     shm_pipe_pair pair;
@@ -174,17 +174,17 @@ static void an_answer_wakes_who_waits_for_room(void **state) {
     assert_int_equal(pipe_get(pair.joined, bytes, LARGE_RING_CAPACITY / 2 - 1, &wake), LARGE_RING_CAPACITY / 2 - 1);
     assert_false(wake);
     assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
-    assert_true(wake); /* half of the large ring, as half of the small ring */
+    assert_true(wake); /* half of the large ring and of the small ring */
     assert_false(shm_pipe_starve(pair.made));
     free(bytes);
     shm_pipe_pair_stop(&pair);
 }
 
-/* Two threads with no clock between them, as in shm_pipe_test.c, and the large ring comes in the middle. */
+/* Two threads without timeouts, as in shm_pipe_test.c; the large ring arrives in the middle. */
 typedef struct racer {
     shm_pipe *pipe;
     int doorbell, ear;
-    _Atomic int *fd; /* what is passed */
+    _Atomic int *fd; /* descriptor that is passed */
     unsigned turns;
 } racer;
 
@@ -266,7 +266,7 @@ static void no_wake_is_lost_between_two_threads(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* ---- Without. */
+/* ---- Without a large ring. */
 
 static void expect_small(shm_pipe_pair *pair) {
     bool wake;
@@ -288,7 +288,7 @@ static void a_reader_that_declines_keeps_the_small_ring(void **state) {
     expect_small(&pair); /* no answer */
     shm_pipe_decline(pair.joined);
     expect_small(&pair);
-    assert_int_equal(shm_pipe_large_rings(pair.made) + shm_pipe_large_rings(pair.joined), 0); /* its memory is gone */
+    assert_int_equal(shm_pipe_large_rings(pair.made) + shm_pipe_large_rings(pair.joined), 0); /* it was freed */
     assert_false(shm_pipe_may_offer(pair.made));
     shm_pipe_pair_stop(&pair);
 
@@ -321,13 +321,13 @@ static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
     assert_int_equal(shm_pipe_large_rings(pair.made), 0);
     shm_pipe_pair_stop(&pair);
 
-    shm_pipe_pair_start(&pair); /* it had some, gave it back, and there is none when it is needed again */
+    shm_pipe_pair_start(&pair); /* the ring's pages were freed, and backing them again fails */
     grow(pair.made, pair.joined);
     shm_pipe_rest(pair.made);
     assert_int_equal(failpoint_arm("annex.back=error"), MR_OK);
     expect_small(&pair);
     assert_int_equal(pipe_put(pair.made, bytes, LARGE_RING_CAPACITY, &wake), SHM_PIPE_CAPACITY);
-    assert_true(shm_pipe_grow(pair.made)); /* now there is */
+    assert_true(shm_pipe_grow(pair.made)); /* memory is available again */
     free(bytes);
     shm_pipe_pair_stop(&pair);
     failpoint_disarm_all();
@@ -338,7 +338,7 @@ static void a_large_ring_is_released_only_after_it_is_read(void **state) {
     bool wake;
     uint8_t *source = noise(LARGE_RING_CAPACITY, 7), *sink = xcalloc(1, LARGE_RING_CAPACITY);
     shm_pipe_pair_start(&pair);
-    shm_pipe_rest(pair.made); /* there is none */
+    shm_pipe_rest(pair.made); /* no large ring yet: no effect */
     grow(pair.made, pair.joined);
     assert_int_equal(pipe_put(pair.made, source, LARGE_RING_CAPACITY, &wake), SHM_PIPE_CAPACITY);
     assert_true(shm_pipe_grow(pair.made));
@@ -360,7 +360,7 @@ static void a_large_ring_is_released_only_after_it_is_read(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* ---- Lies. */
+/* ---- Invalid input. */
 
 static void impossible_positions_are_detected(void **state) {
     shm_pipe_pair pair;
@@ -368,7 +368,7 @@ static void impossible_positions_are_detected(void **state) {
     int fd, pipes[2];
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
     shm_pipe_pair_start(&pair);
-    pair.words[TURN_TO_LARGE_RING] = 1; /* to what was never passed */
+    pair.words[TURN_TO_LARGE_RING] = 1; /* a turn to a ring that was never passed */
     pair.words[HEAD] = 1;
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     shm_pipe_pair_stop(&pair);
@@ -380,10 +380,10 @@ static void impossible_positions_are_detected(void **state) {
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     pair.words[TURN_TO_LARGE_RING] = 0;
     assert_int_equal(pipe_get(pair.joined, bytes, 100, &wake), 100);
-    pair.words[TURN_TO_LARGE_RING] = 99; /* behind */
+    pair.words[TURN_TO_LARGE_RING] = 99; /* before the reader's position */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     pair.words[TURN_TO_LARGE_RING] = 100;
-    pair.words[HEAD] = 100 + LARGE_RING_CAPACITY + 1; /* more than it can hold */
+    pair.words[HEAD] = 100 + LARGE_RING_CAPACITY + 1; /* more than the ring's capacity */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     shm_pipe_pair_stop(&pair);
 
@@ -394,16 +394,16 @@ static void impossible_positions_are_detected(void **state) {
     assert_int_equal(shm_pipe_offer(pair.made, &fd), MR_OK);
     assert_int_equal(shm_pipe_take(pair.joined, fd, &wake), MR_OK);
     pair.words[ANSWER] = 0;
-    assert_int_equal(shm_pipe_take(pair.joined, fd, &wake), MR_CORRUPT); /* one is enough */
-    pair.words[ANSWER] = 77;                                             /* an answer that is none is no yes */
+    assert_int_equal(shm_pipe_take(pair.joined, fd, &wake), MR_CORRUPT); /* only one large ring is allowed */
+    pair.words[ANSWER] = 77;                                             /* an invalid answer does not count as taken */
     expect_small(&pair);
     pair.words[TAIL] = UINT64_C(1) << 60;
     size_t moved;
-    struct iovec piece = {bytes, SHM_PIPE_CAPACITY}; /* more than it knows room for: then it looks */
+    struct iovec piece = {bytes, SHM_PIPE_CAPACITY}; /* more than the known room, so that the tail is read */
     assert_int_equal(shm_pipe_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
     shm_pipe_pair_stop(&pair);
 
-    shm_pipe_pair_start(&pair); /* nothing was written, and the ring is said to be full: it knows better */
+    shm_pipe_pair_start(&pair); /* nothing was written, but the tail claims a full ring */
     grow(pair.made, pair.joined);
     pair.words[TAIL] = -(uint64_t)SHM_PIPE_CAPACITY;
     assert_false(shm_pipe_grow(pair.made));

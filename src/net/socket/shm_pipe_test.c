@@ -1,4 +1,5 @@
-/* shm_pipe_test.c — bytes go through shared memory both ways, in order; who sleeps is woken; rubbish is recognised. */
+/* shm_pipe_test.c — bytes in both directions, in order; sleepers are woken; invalid memory and positions are detected.
+ * */
 #include "net/socket/shm_pipe.h"
 
 #include <fcntl.h>
@@ -46,7 +47,7 @@ static void a_sleeping_reader_is_woken_once(void **state) {
     assert_true(wake);
     assert_int_equal(pipe_put(pair.made, "b", 1, &wake), 1);
     assert_false(wake);
-    assert_false(shm_pipe_arm(pair.joined)); /* there is something: it must not sleep */
+    assert_false(shm_pipe_arm(pair.joined)); /* there are bytes: the reader must not sleep */
     shm_pipe_disarm(pair.joined);
     assert_int_equal(pipe_put(pair.made, "c", 1, &wake), 1);
     assert_false(wake);
@@ -54,7 +55,7 @@ static void a_sleeping_reader_is_woken_once(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Once, when half of the ring is free: being woken costs more than a stretch is worth. */
+/* Only once, when half of the ring is free, because a wake-up costs more than a small read. */
 static void a_blocked_writer_is_woken_at_half_a_ring(void **state) {
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY + 1);
@@ -67,7 +68,7 @@ static void a_blocked_writer_is_woken_at_half_a_ring(void **state) {
     assert_true(!wake && shm_pipe_has_room(pair.made));
     assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
     assert_true(wake);
-    assert_false(shm_pipe_starve(pair.made)); /* there is enough */
+    assert_false(shm_pipe_starve(pair.made)); /* there is enough room */
     assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
     assert_false(wake);
     free(bytes);
@@ -79,7 +80,7 @@ static bool send_small(shm_pipe *pipe, const uint8_t *bytes, size_t size) {
     return shm_pipe_send(pipe, span_of(bytes, size / 3), span_of(bytes + size / 3, size - size / 3), &wake);
 }
 
-/* But for one that would go across the end of the ring: that one is for who writes pieces. */
+/* Except for a message across the end of the ring, which shm_pipe_write must write. */
 static void a_small_message_is_sent_as_a_whole_or_not_at_all(void **state) {
     shm_pipe_pair pair;
     enum { SMALL = 1000 };
@@ -97,7 +98,7 @@ static void a_small_message_is_sent_as_a_whole_or_not_at_all(void **state) {
         assert_memory_equal(got, bytes, SMALL);
         assert_false(shm_pipe_look(pair.joined) || shm_pipe_readable(pair.joined));
     }
-    /* at the beginning of the ring from here on */
+    /* From here on at the beginning of the ring. */
     size_t to_end = SHM_PIPE_CAPACITY - (size_t)(at % SHM_PIPE_CAPACITY);
     assert_int_equal(pipe_put(pair.made, bytes, to_end, &wake), to_end);
     assert_int_equal(pipe_get(pair.joined, bytes, to_end, &wake), to_end);
@@ -106,14 +107,14 @@ static void a_small_message_is_sent_as_a_whole_or_not_at_all(void **state) {
     assert_int_equal(pipe_get(pair.joined, bytes, SMALL - 1, &wake), SMALL - 1);
     assert_false(send_small(pair.made, bytes, SMALL));
     assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
-    assert_true(send_small(pair.made, bytes, SMALL)); /* it looks again */
+    assert_true(send_small(pair.made, bytes, SMALL)); /* the tail is read again */
     assert_false(send_small(pair.made, bytes, 1));
     free(bytes);
     shm_pipe_pair_stop(&pair);
 }
 
-/* But for what goes across the end, and when it is time to ask whether somebody waits for room: that is for who reads
- * pieces. */
+/* Except for bytes across the end of the ring, and when a check is due whether the writer waits for room: shm_pipe_read
+ * must read those. */
 static void all_that_has_come_is_received_or_nothing(void **state) {
     shm_pipe_pair pair;
     enum { SMALL = 1000, ASK = SHM_PIPE_ENOUGH / 2 };
@@ -139,7 +140,7 @@ static void all_that_has_come_is_received_or_nothing(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* In one step where that can be, as who takes small messages does. */
+/* Reads in one step where possible, as a reader of small messages does. */
 static size_t take_some(shm_pipe *pipe, rng *rng, void *to, size_t size, bool *wake) {
     size_t moved = rng_chance(rng, 0.5) ? shm_pipe_receive(pipe, to, size) : 0;
     *wake = false;
@@ -157,8 +158,8 @@ static void a_small_message_wakes_who_sleeps(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* A reader that stops before half of it was read has something to read still: whoever waits is told when it goes on,
- * and may use what there is meanwhile. */
+/* A reader that stops before half of the ring was read still has bytes to read: a waiting writer is woken when the
+ * reader continues, and may use the free room meanwhile. */
 static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
@@ -167,8 +168,8 @@ static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
     assert_int_equal(pipe_put(pair.made, bytes, SHM_PIPE_CAPACITY, &wake), SHM_PIPE_CAPACITY);
     assert_true(shm_pipe_starve(pair.made));
     assert_int_equal(pipe_get(pair.joined, bytes, 1000, &wake), 1000);
-    assert_true(!wake && shm_pipe_starve(pair.made)); /* it is too little to go on with */
-    assert_false(shm_pipe_arm(pair.joined));          /* and no reader sleeps here */
+    assert_true(!wake && shm_pipe_starve(pair.made)); /* too little room to wake the writer */
+    assert_false(shm_pipe_arm(pair.joined));          /* and the reader must not sleep */
     shm_pipe_disarm(pair.joined);
     assert_int_equal(pipe_put(pair.made, bytes, 2000, &wake), 1000);
     assert_true(shm_pipe_starve(pair.made));
@@ -178,7 +179,7 @@ static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Whatever pieces it reads, and however little it knew of the head when it began: who empties the ring has told. */
+/* With any read sizes, and however old the known head: a reader that empties the ring has reported the wake-up. */
 static void a_reader_that_drains_the_ring_wakes_the_writer(void **state) {
     enum { ROUNDS = 200 };
     shm_pipe_pair pair;
@@ -203,7 +204,7 @@ static void a_reader_that_drains_the_ring_wakes_the_writer(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Small messages that never fill it go round and round; then one who writes more than there is room for is woken. */
+/* Small messages that never fill the ring wrap around; then a writer of more bytes than there is room for is woken. */
 static void a_writer_that_fills_the_ring_is_woken(void **state) {
     enum { ROUNDS = 50 };
     shm_pipe_pair pair;
@@ -219,7 +220,7 @@ static void a_writer_that_fills_the_ring_is_woken(void **state) {
             assert_int_equal(take_some(pair.joined, &rng, bytes, 4096, &wake), 300);
             assert_false(wake);
         }
-        /* A reader that knows of little: what comes then is more than half of the ring, but not all of it. */
+        /* A reader with an old head: bytes that arrive afterwards are more than half of the ring, but not all of it. */
         left = pipe_put(pair.made, bytes, 1 + (size_t)rng_below(&rng, SHM_PIPE_STRIDE - 1), &wake);
         assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
         while ((moved = pipe_put(pair.made, bytes, SHM_PIPE_CAPACITY, &wake)) != 0) left += moved;
@@ -234,7 +235,7 @@ static void a_writer_that_fills_the_ring_is_woken(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Who has to wake somebody is told at once, not when all is moved: the other side works meanwhile. */
+/* The wake-up is reported at once, before the whole transfer, so that the other side works meanwhile. */
 static void a_large_move_stops_to_wake(void **state) {
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
@@ -253,10 +254,10 @@ static void a_large_move_stops_to_wake(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Two threads with no clock between them: whoever waits is woken, or the test does not end. */
+/* Two threads without timeouts: a lost wake-up makes the test hang. */
 typedef struct side {
     shm_pipe *pipe;
-    int doorbell, ear; /* pipes: wakes the other side; hears it */
+    int doorbell, ear; /* pipes: to wake the other side, and to wait for its wake-up */
 } side;
 
 enum { RACE_TOTAL = 64 << 20 };
@@ -308,7 +309,7 @@ static void no_wake_is_lost_between_two_threads(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-/* Pieces of every size against a plain array, with the writer far ahead and close behind. */
+/* Parts of every size compared with a plain array, with the writer far ahead and close behind. */
 static void everything_comes_in_order(void **state) {
     enum { TOTAL = 8 << 20 };
     shm_pipe_pair pair;
@@ -349,9 +350,9 @@ static void rubbish_is_recognised(void **state) {
     size_t moved;
     struct iovec piece = {text, sizeof text};
     shm_pipe_pair_start(&pair);
-    pair.words[64 / 8] = UINT64_C(1) << 60; /* the head of what was made, behind the back of its writer */
+    pair.words[64 / 8] = UINT64_C(1) << 60; /* overwrites the head of the creator's direction */
     assert_int_equal(shm_pipe_read(pair.joined, &piece, 1, &moved, &wake), MR_CORRUPT);
-    pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail, which is looked at when the room that was known is used */
+    pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail, which is read when the known room is used up */
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
     assert_int_equal(pipe_put(pair.made, bytes, SHM_PIPE_CAPACITY, &wake), SHM_PIPE_CAPACITY);
     assert_int_equal(shm_pipe_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
@@ -366,9 +367,9 @@ static void a_descriptor_that_is_no_pipe_is_refused(void **state) {
     assert_int_equal(pipe(fds), 0);
     assert_int_equal(shm_pipe_join(fds[0], false, &shm_pipe), MR_CORRUPT);
     assert_int_equal(ftruncate(fd, 4096 + 2 * SHM_PIPE_CAPACITY), 0);
-    assert_int_equal(shm_pipe_join(fd, false, &shm_pipe), MR_CORRUPT); /* it could shrink */
+    assert_int_equal(shm_pipe_join(fd, false, &shm_pipe), MR_CORRUPT); /* the file could shrink */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-    assert_int_equal(shm_pipe_join(fd, false, &shm_pipe), MR_CORRUPT); /* nobody has written what it is */
+    assert_int_equal(shm_pipe_join(fd, false, &shm_pipe), MR_CORRUPT); /* the magic is missing */
     close(fd);
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);

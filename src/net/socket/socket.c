@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "net/scm_rights.h"
 
-/* tcp: we send together what belongs together; Nagle's algorithm would only hold the last piece back.
- * unix: the buffer is not tuned by the kernel as tcp's is; a larger one means fewer switches between the two sides and
- * up to twice the speed. The system's limit bounds it (net.core.wmem_max). */
+/* tcp: data is sent in complete batches, so Nagle's algorithm would only delay the last part.
+ * unix: the kernel does not tune the buffer as for tcp; a larger one means fewer switches between the two sides and up
+ * to twice the speed. net.core.wmem_max limits it. */
 static void tune(int fd, const address *address) {
     int on = 1, size = 1 << 20;
     if (address_is_unix(address))

@@ -1,5 +1,5 @@
-/* socket_link.c — see socket_link.h. Beginning, messages and end of a link; its socket is driven by
- * socket_link_io.c. Tested by tests/socket_links_test.c. */
+/* socket_link.c — see socket_link.h. Opening, messages and end of a link;
+ * socket_link_io.c reads and writes its socket. Tested by tests/socket_links_test.c. */
 #include "net/socket/socket_link.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@
 #include "net/socket/listener.h"
 #include "net/socket/socket_link_io.h"
 
-enum { CONNECT_AGAIN_US = 1000 }; /* pause while the other side accepts slowly */
+enum { CONNECT_AGAIN_US = 1000 }; /* pause while the other side's backlog is full */
 
 void socket_link_mark_dirty(socket_link *link) {
     if (list_empty(&link->dirty)) list_push_back(&link->transport->dirty, &link->dirty);
 }
 
-/* ---- Beginnings. */
+/* ---- Opening. */
 
 static socket_link *create(socket_transport *transport, int fd, const address *address, socket_link_state state) {
     static const frame_limits stranger_limits = {.head_max = HANDSHAKE_BYE_MAX, .body_max = 0};
@@ -79,7 +79,7 @@ static mr_status say_hello(socket_link *link) {
     return MR_OK;
 }
 
-/* ---- Shm pipes. Where there can be none the socket does. */
+/* ---- Shm pipes. Without one the link uses the socket. */
 
 static void offer_pipe(socket_link *link) {
     const socket_transport_options *options = &link->transport->options;
@@ -108,7 +108,7 @@ static void drop_pipe(socket_link *link) {
     socket_link_io_drop_passed(link);
 }
 
-/* Both have sent HELLO, over the socket: later bytes go through the shm pipe, if the other side took it. */
+/* Both sides have sent HELLO over the socket: later bytes go through the shm pipe, if the other side has joined it. */
 static mr_status use_pipe(socket_link *link) {
     if (link->pipe == NULL || !shm_pipe_is_joined(link->pipe)) {
         drop_pipe(link);
@@ -158,7 +158,7 @@ static void try_connect(socket_link *link, int64_t now_us) {
         connected(link);
 }
 
-/* The socket is writable: connect(2) has come to an end. */
+/* The socket is writable: connect(2) has completed. */
 void socket_link_connect_done(socket_link *link) {
     int error = socket_error(link->fd);
     if (error == 0)
@@ -182,9 +182,9 @@ mr_status socket_link_connect(socket_transport *transport, const address *addres
     return MR_OK;
 }
 
-/* ---- Frames of the other side. */
+/* ---- Received frames. */
 
-/* The pid is worth something only here: on another machine it names another process or none. */
+/* The pid is kept only for peers of this machine; elsewhere it means another process or none. */
 static void meet(socket_link *link, const peer *peer) {
     int checked_pid = link->peer.pid;
     link->peer = *peer;
@@ -280,7 +280,7 @@ static uint64_t checksum_of(const span *pieces, size_t count) {
     return frame_body_sum_get(&sum);
 }
 
-/* Writes the header in front of the last reserved bytes. */
+/* Writes the header before the last reserved bytes. */
 static void encode(socket_link *link, size_t size, const span *pieces, size_t count) {
     uint8_t *place = link->out.data + link->out.end;
     frame frame = {.kind = FRAME_MESSAGE,
@@ -306,7 +306,7 @@ void socket_link_commit(socket_link *link, size_t size) {
     committed(link);
 }
 
-/* A small piece travels inside the write queue, unless there is no memory for that. */
+/* Copies a small part into the write queue, unless memory is missing. */
 static bool copy_piece(write_queue *out, span piece) {
     uint8_t *place;
     if (piece.size == 0) return true;
@@ -316,7 +316,7 @@ static bool copy_piece(write_queue *out, span piece) {
     return true;
 }
 
-/* The last borrowed piece reports when all have left: copied pieces need no report. */
+/* The callback of the last borrowed part reports all parts: copied parts need no report. */
 void socket_link_commit_pieces(socket_link *link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
                                void *argument) {
     write_queue *out = &link->out;
@@ -342,7 +342,7 @@ void socket_link_flush(socket_link *link) {
     if (link->state == SOCKET_LINK_OPEN || link->state == SOCKET_LINK_CLOSING) socket_link_io_write(link);
 }
 
-/* ---- Time. */
+/* ---- Timers. */
 
 static void tick(socket_link *link, int64_t now_us) {
     socket_link_io_use_room(link);
@@ -354,7 +354,7 @@ static void tick(socket_link *link, int64_t now_us) {
         link->ping_owed = true;
         socket_link_mark_dirty(link);
     }
-    if (verdict == HEARTBEAT_DEAD && !socket_link_io_has_input(link)) { /* else it spoke, and we did not listen */
+    if (verdict == HEARTBEAT_DEAD && !socket_link_io_has_input(link)) { /* otherwise it sent unread bytes */
         socket_link_end(link, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", link->peer.name,
                         (long long)(heartbeat_silence_us(&link->beat, now_us) / 1000));
         return;
@@ -383,7 +383,7 @@ void socket_link_timer(socket_link *link, int64_t now_us) {
         try_connect(link, now_us);
 }
 
-/* ---- Ends. */
+/* ---- Closing. */
 
 void socket_link_close(socket_link *link) {
     if (link->state == SOCKET_LINK_CLOSING || link->state == SOCKET_LINK_GONE) return;
@@ -398,7 +398,7 @@ void socket_link_close(socket_link *link) {
     timer_heap_add(&transport->timers, &link->timer, link->deadline_us);
 }
 
-/* Sends the other side the cause of our closing, if the stream is at the start of a frame and takes it at once. */
+/* Sends the cause to the other side before closing, if the stream is at the start of a frame and accepts it at once. */
 static void say_why(socket_link *link) {
     bool its_fault = link->why.status == MR_CORRUPT || link->why.status == MR_TOO_LARGE ||
                      link->why.status == MR_DENIED || link->why.status == MR_NOMEM;
@@ -454,8 +454,8 @@ static void finish(socket_link *link) {
         free(link);
 }
 
-/* Pings and answers go out when nothing else waits. Behind bytes that do not leave they would show nothing, and
- * bytes that leave are a sign of life themselves. */
+/* Sends pings and pongs when nothing else is pending. Queued behind blocked bytes they would prove nothing, and bytes
+ * that are sent prove life themselves. */
 static void say_alive(socket_link *link) {
     uint8_t frames[2 * FRAME_HEADER_SIZE];
     size_t size = 0;

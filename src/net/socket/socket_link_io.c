@@ -16,14 +16,14 @@
 #include "net/socket/socket.h"
 
 enum {
-    PIECES_MAX = 64,     /* of one write */
-    WRITE_MAX = 4 << 20, /* bytes written in a row, before others get their turn */
+    PIECES_MAX = 64,     /* parts per write */
+    WRITE_MAX = 4 << 20, /* bytes written in a row before other links are served */
     READS_MAX = 16,      /* reads in a row, likewise */
-    DRAINS_MAX = 256,    /* of a link that is closed without waiting */
-    DRAIN_WAIT_MS = 10,  /* for bytes on their way there */
+    DRAINS_MAX = 256,    /* reads of a link that is closed without waiting */
+    DRAIN_WAIT_MS = 10,  /* wait for bytes in transit */
 };
 
-/* ---- Watching. */
+/* ---- Watching the socket. */
 
 static void on_poll(uv_poll_t *handle, int status, int events);
 
@@ -62,7 +62,7 @@ static void write_failed(socket_link *link, int error) {
     socket_link_mark_dirty(link);
 }
 
-/* A byte of any value wakes a sleeping side. A socket that takes none has enough of them to wake for. */
+/* Wakes a sleeping side with a byte of any value. A full socket has enough bytes to wake it already. */
 static void ring(const socket_link *link) { (void)send(link->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
 static void count_large_rings(socket_link *link) {
@@ -71,8 +71,8 @@ static void count_large_rings(socket_link *link) {
     link->large_rings = now;
 }
 
-/* Once for a link, if at all. A large ring that the socket does not take now is not sent later: then the ring stays
- * small. */
+/* Offers a large ring at most once per link. If the socket does not accept it now, it is withdrawn, and the small ring
+ * remains. */
 static void offer_large_ring(socket_link *link) {
     int fd;
     struct iovec byte = {(char[]){0}, 1};
@@ -93,8 +93,8 @@ static bool grow(socket_link *link) {
     return true;
 }
 
-/* After a write that found no room: whether there is some now. If not, the other side was asked to wake us. A body that
- * is to fill more than another ring is worth a larger one; small messages, however many, are not. */
+/* After a write without room: whether there is room now. If not, the other side was asked to wake this one. A body that
+ * would fill more than another ring justifies a large ring; small messages do not. */
 static bool find_room(socket_link *link) {
     bool large = write_queue_pending(&link->out) > SHM_PIPE_CAPACITY && write_queue_is_inside_body(&link->out);
     if (large && grow(link)) return true;
@@ -102,7 +102,7 @@ static bool find_room(socket_link *link) {
     return !shm_pipe_starve(link->pipe) || (large && grow(link));
 }
 
-/* Writes as much as the shm pipe takes, maybe nothing for now. */
+/* Writes as much as the shm pipe accepts, maybe nothing. */
 static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t count) {
     size_t wrote;
     bool wakes;
@@ -117,7 +117,7 @@ static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t 
     return wrote == 0 ? -1 : (ssize_t)wrote;
 }
 
-/* The descriptors of a shm pipe and of an export travel with the first bytes. */
+/* Sends the descriptors of a shm pipe and of an export with the first bytes. */
 static ssize_t write_socket(socket_link *link, struct iovec *pieces, size_t count) {
     if (count == 1 && link->passed_count == 0)
         return send(link->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
@@ -167,7 +167,7 @@ void socket_link_io_write(socket_link *link) {
     FAILPOINT("stream.written");
     if (link->state == SOCKET_LINK_CLOSING) {
         FAILPOINT("stream.bye.sent");
-        shutdown(link->fd, SHUT_WR); /* if the other side closes as well, neither would read the other's goodbye */
+        shutdown(link->fd, SHUT_WR); /* if the other side closes too, neither would read the other's BYE */
     }
 }
 
@@ -191,7 +191,7 @@ bool socket_link_io_send(socket_link *link, span head) {
 
 static void writable(socket_link *link) {
     link->blocked = false;
-    heartbeat_heard(&link->beat); /* the other side took something */
+    heartbeat_heard(&link->beat); /* the other side has read something */
     socket_link_io_write(link);
     socket_link_mark_dirty(link);
 }
@@ -208,8 +208,8 @@ bool socket_link_io_has_input(const socket_link *link) {
     return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* A link that reads has a large buffer; one that has nothing half read has none. The last one that was given back is
- * the next one's: it is warm. */
+/* A link that reads has a large buffer; a link without a partial frame has none. The buffer released last is reused
+ * first, because it is in the cache. */
 static mr_status take_buffer(socket_link *link) {
     if (link->in.capacity >= SOCKET_BUFFER_SIZE || link->state == SOCKET_LINK_HANDSHAKE) return MR_OK;
     void *buffer = link->transport->spare;
@@ -246,7 +246,7 @@ static void lost(socket_link *link, int error) {
         socket_link_end(link, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
 }
 
-/* The accepting side reads descriptors too, which came with HELLO; more than those are not wanted. */
+/* The accepting side also receives descriptors with HELLO; all others are closed. */
 static ssize_t read_handshake(socket_link *link, struct iovec *pieces, size_t count) {
     int fds[SOCKET_FDS_MAX];
     size_t fd_count;
@@ -269,7 +269,7 @@ static void skip(struct iovec **pieces, size_t *count, size_t size) {
     if (*count != 0) **pieces = (struct iovec){(uint8_t *)(*pieces)->iov_base + size, (*pieces)->iov_len - size};
 }
 
-/* As the read of a socket, but only the socket reports the end. */
+/* As a socket's read, but only the socket reports the end. */
 static ssize_t read_pipe(socket_link *link, struct iovec *pieces, size_t count) {
     size_t got, total = 0;
     bool wakes;
@@ -291,7 +291,7 @@ static void heard(socket_link *link, size_t got) {
     heartbeat_heard(&link->beat);
 }
 
-/* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
+/* Reads to `pieces`; returns the number of bytes, or 0 if there is nothing now or the link has ended. */
 static size_t read_pieces(socket_link *link, struct iovec *pieces, size_t count) {
     bool piped = link->piped && link->state == SOCKET_LINK_OPEN;
     ssize_t got;
@@ -322,7 +322,7 @@ static mr_status take_frames(socket_link *link) {
     return MR_OK;
 }
 
-/* The frames that are complete. */
+/* Delivers the complete frames. */
 static mr_status deliver(socket_link *link) {
     uint64_t copied = link->in.body_copied;
     mr_status status = take_frames(link);
@@ -337,7 +337,7 @@ static void wrong(socket_link *link, mr_status status) {
         socket_link_end(link, status, "'%s' sent %s", link->peer.name, mr_last_error());
 }
 
-typedef enum outcome { READ_NOTHING, READ_SOME, READ_FULL } outcome; /* full: there may be more right now */
+typedef enum outcome { READ_NOTHING, READ_SOME, READ_FULL } outcome; /* READ_FULL: there may be more now */
 
 static outcome outcome_of(size_t got, size_t asked) {
     return got == 0 ? READ_NOTHING : got < asked ? READ_SOME : READ_FULL;
@@ -361,8 +361,8 @@ static outcome read_frames(socket_link *link) {
     return outcome_of(got, asked);
 }
 
-/* A closing link wants nothing any more, but reads until the end: a socket that is closed with bytes unread resets the
- * other side, which then may miss what we sent last. */
+/* Reads and discards the bytes of a closing link until the end: closing a socket with unread bytes resets it, and the
+ * other side might miss the last bytes sent. */
 static outcome read_away(socket_link *link) {
     uint8_t sink[16 * 1024];
     struct iovec piece = {sink, sizeof sink};
@@ -383,7 +383,7 @@ static void readable(socket_link *link) {
     give_buffer_back(link);
 }
 
-/* Small frames, and nothing half read: all received bytes are taken in one step. */
+/* Fast path for small frames without a partial frame: reads all available bytes in one step. */
 static bool take_few(socket_link *link) {
     socket_transport *transport = link->transport;
     uint8_t *buffer = transport->spare;
@@ -414,7 +414,7 @@ bool socket_link_io_look(socket_link *link) {
     return true;
 }
 
-/* The other side wants a larger ring to write to. */
+/* Maps a large ring that the other side offers to write to. */
 static void take_large_ring(socket_link *link, const int *fds, size_t count) {
     bool wakes = false;
     mr_status status = MR_OK;
@@ -430,8 +430,8 @@ static void take_large_ring(socket_link *link, const int *fds, size_t count) {
     if (status == MR_CORRUPT) wrong(link, status);
 }
 
-/* The bytes that woke us; false: the other side has ended. They are taken before the shm pipe is looked at: one that
- * comes afterwards announces bytes that may not have been seen. A byte may bring a large ring. */
+/* Reads the wake-up bytes; false: the other side has ended. They are read before the shm pipe is checked, because a
+ * later byte announces bytes that may not have been seen. A byte may carry a large ring. */
 static bool take_rings(socket_link *link) {
     uint8_t sink[64];
     int fds[SOCKET_FDS_MAX];
@@ -447,7 +447,7 @@ static bool take_rings(socket_link *link) {
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
-/* The socket of a link with a shm pipe woke us, or ended: then the bytes in the shm pipe come first. */
+/* The socket of a link with a shm pipe is readable or has ended: the bytes in the shm pipe are handled first. */
 static void woken(socket_link *link) {
     bool lives = take_rings(link);
     if (link->state != SOCKET_LINK_OPEN) return;
@@ -462,8 +462,8 @@ void socket_link_io_read_rest(socket_link *link) {
         lost(link, link->write_error != 0 ? link->write_error : socket_error(link->fd));
 }
 
-/* Bytes that the other side's kernel held back for want of room come when there is some, and reset the link if no
- * process is there to take them: bytes of ours that it has not read yet would be lost. */
+/* Waits for bytes that the other side's kernel held back for lack of room. If the socket were closed without reading
+ * them, the link would be reset, and sent bytes that the other side has not read yet would be lost. */
 static bool more_comes(const socket_link *link) {
     struct pollfd watched = {.fd = link->fd, .events = POLLIN};
     return poll(&watched, 1, DRAIN_WAIT_MS) > 0;
@@ -492,7 +492,7 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
         else if (came)
             readable(link);
         if (came && link->piped && link->blocked && link->state == SOCKET_LINK_CLOSING) writable(link);
-        if (status < 0) socket_link_io_read_rest(link); /* libuv has stopped watching: there is an error to be met */
+        if (status < 0) socket_link_io_read_rest(link); /* libuv stopped watching: the read reports the error */
     }
     transport->in_event = false;
     watch(link);

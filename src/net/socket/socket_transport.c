@@ -1,5 +1,5 @@
-/* socket_transport.c — see socket_transport.h. The transport's table, timers and the end of each iteration; links are
- * in socket_link.c. Tested by tests/socket_end_test.c. */
+/* socket_transport.c — see socket_transport.h. Table of links, timers and the end of each iteration; links are in
+ * socket_link.c. Tested by tests/socket_end_test.c. */
 #include "net/socket/socket_transport.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "net/socket/socket_internal.h"
 #include "net/socket/socket_link_io.h"
 
-/* ---- The slots. */
+/* ---- The transport's functions. */
 
 static socket_link *link_of(void *self, link_id link) { return link_table_get(&((socket_transport *)self)->ids, link); }
 
@@ -127,7 +127,7 @@ socket_transport_stats socket_transport_stats_now(const socket_transport *transp
     return stats;
 }
 
-/* ---- Time and the end of an iteration. */
+/* ---- Timers and the end of an iteration. */
 
 static void on_timer(void *context) {
     socket_transport *transport = context;
@@ -152,8 +152,8 @@ static void set_timer(socket_transport *transport) {
 
 static void on_awake(uv_idle_t *handle) {}
 
-/* Every link is settled at most once, so that one whose owner always has more to send does not keep others waiting; a
- * link that is dirty again has its turn after the sockets had theirs. */
+/* Every link is settled at most once, so that a link whose owner always has more to send does not delay others; a link
+ * that becomes dirty again is settled after the next socket input. */
 static void on_idle(void *context) {
     socket_transport *transport = context;
     list work;
@@ -163,7 +163,7 @@ static void on_idle(void *context) {
     list *item;
     while ((item = list_pop_front(&transport->dirty)) != NULL) list_push_back(&work, item);
     while ((item = list_pop_front(&work)) != NULL) socket_link_settle(container_of(item, socket_link, dirty));
-    if (came) event_loop_idle_again(transport->loop); /* others may have something to send to it */
+    if (came) event_loop_idle_again(transport->loop); /* other links may have bytes for this transport */
     if (list_empty(&transport->dirty))
         uv_idle_stop(transport->awake);
     else
@@ -202,7 +202,7 @@ void socket_transport_add_pipe(socket_transport *transport, list *of_pipes) {
     transport->stats.pipes++;
 }
 
-/* ---- Life. */
+/* ---- Creation and destruction. */
 
 static int64_t or_else(int64_t value, int64_t other) { return value == 0 ? other : value; }
 

@@ -24,8 +24,8 @@ void write_queue_trim(write_queue *queue) {
     if (queue->pending == 0 && queue->reserved == 0 && queue->told == queue->last) write_queue_fini(queue);
 }
 
-/* Written bytes make room at the front; it is used only if that frees half of the buffer, so that a byte is
- * moved at most about once. */
+/* Moves the unwritten bytes to the front only if that frees half of the buffer, so that a byte is moved about once at
+ * most. */
 static mr_status make_room(write_queue *queue, size_t size) {
     size_t waiting = queue->end - queue->start;
     if (waiting == 0) {

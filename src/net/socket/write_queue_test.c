@@ -1,4 +1,4 @@
-/* write_queue_test.c — whatever is committed leaves in order, however little the socket takes at a time. */
+/* write_queue_test.c — committed bytes are written in order, however few the socket accepts at a time. */
 #include "net/socket/write_queue.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 static void nobody(void *argument, mr_status status) {}
 
-/* Takes up to `limit` bytes, as a socket would. */
+/* Accepts up to `limit` bytes, as a socket. */
 static size_t drain(write_queue *queue, uint8_t *out, size_t limit, size_t pieces_max) {
     struct iovec pieces[8];
     size_t count = write_queue_show(queue, pieces, pieces_max), taken = 0;
@@ -88,7 +88,7 @@ static void bodies_are_borrowed_and_told_in_order(void **state) {
     assert_ptr_equal(argument, (void *)1);
     assert_ptr_equal(sent, nobody);
     assert_false(write_queue_take(&queue, false, &sent, &argument));
-    assert_true(write_queue_take(&queue, true, &sent, &argument)); /* the stream broke */
+    assert_true(write_queue_take(&queue, true, &sent, &argument)); /* the stream failed */
     assert_ptr_equal(argument, (void *)2);
     assert_false(write_queue_take(&queue, true, &sent, &argument));
     write_queue_fini(&queue);
@@ -127,10 +127,10 @@ static void an_interjection_stands_between_frames(void **state) {
     assert_true(write_queue_interject(&queue, "first ", 6));
     assert_false(write_queue_interject(&queue, "x", 1));
     assert_int_equal(drain(&queue, sink, 2, 8), 2);
-    assert_int_equal(write_queue_reserve(&queue, 5, &place), MR_OK); /* before the rest of it has left */
+    assert_int_equal(write_queue_reserve(&queue, 5, &place), MR_OK); /* before the rest of the body is written */
     memcpy(place, "frame", 5);
     assert_int_equal(drain(&queue, sink + 2, 4, 8), 4);
-    assert_true(write_queue_interject(&queue, " between ", 9)); /* what is reserved is not disturbed */
+    assert_true(write_queue_interject(&queue, " between ", 9)); /* reserved bytes are unchanged */
     commit_body(&queue, 5, span_of(" body", 5), NULL);
     assert_false(write_queue_interject(&queue, "x", 1));
     assert_false(write_queue_is_inside_body(&queue));
@@ -148,7 +148,7 @@ static void without_memory_nothing_is_lost(void **state) {
     uint8_t *place, sink[8];
     alloc_fail_at(1);
     assert_int_equal(write_queue_reserve(&queue, 1, &place), MR_NOMEM);
-    alloc_fail_at(2); /* the ring of bodies */
+    alloc_fail_at(2); /* allocation of the ring of bodies */
     assert_int_equal(write_queue_reserve(&queue, 1, &place), MR_NOMEM);
     alloc_fail_at(0);
     put(&queue, "z");
@@ -163,7 +163,7 @@ static void without_memory_nothing_is_lost(void **state) {
     write_queue_fini(&queue);
 }
 
-/* Two letters of the same memory, the first of which is half written: only what is named moves. */
+/* Two messages with the same memory, the first of which is partly written: only the selected bytes move. */
 static void queued_bytes_can_move(void **state) {
     write_queue queue = {0};
     char memory[] = "abcdefgh", copy[] = "abcdefgh";
@@ -173,14 +173,14 @@ static void queued_bytes_can_move(void **state) {
     put_body(&queue, "1", memory, &one);
     put(&queue, "2");
     assert_int_equal(write_queue_reserve_bodies(&queue, 2), MR_OK);
-    write_queue_add_body(&queue, span_of(memory + 4, 4)); /* a letter of two pieces */
+    write_queue_add_body(&queue, span_of(memory + 4, 4)); /* a message of two parts */
     write_queue_add_body(&queue, span_of(memory, 4));
     write_queue_when_sent(&queue, nobody, &two);
     assert_int_equal(drain(&queue, sink, 4, 8), 4);
-    assert_false(write_queue_move(&queue, &queue, all, span_of(copy, 8))); /* nobody's */
+    assert_false(write_queue_move(&queue, &queue, all, span_of(copy, 8))); /* no message has this argument */
     assert_true(write_queue_move(&queue, &one, all, span_of(copy, 8)));
-    assert_false(write_queue_move(&queue, &one, all, span_of(copy, 8)));        /* it is not there any more */
-    assert_true(write_queue_move(&queue, &two, span_of(memory, 4), (span){0})); /* asked for, and as it was */
+    assert_false(write_queue_move(&queue, &one, all, span_of(copy, 8)));        /* its bytes have moved already */
+    assert_true(write_queue_move(&queue, &two, span_of(memory, 4), (span){0})); /* query only: nothing changes */
     memcpy(memory, "ABCDEFGH", 8);
     assert_int_equal(drain(&queue, sink + 4, 32, 8), 14);
     assert_memory_equal(sink, "1abcdefgh2EFGHABCD", 18);
@@ -191,7 +191,7 @@ static void queued_bytes_can_move(void **state) {
     write_queue_fini(&queue);
 }
 
-/* Random frames and bodies against a plain array, drained in random amounts. */
+/* Random frames and bodies compared with a plain array, written in random amounts. */
 static void random_traffic_keeps_its_order(void **state) {
     enum { TOTAL = 1 << 20 };
     uint8_t *source = malloc(TOTAL), *sink = malloc(TOTAL);
@@ -213,7 +213,7 @@ static void random_traffic_keeps_its_order(void **state) {
                     commit_body(&queue, head, span_of(source + in + head, body), (void *)bodies++);
                     in += head + body;
                 } else if (body > 1 &&
-                           rng_chance(&rng, 0.1)) { /* one body of two pieces, the first of which nobody asks after */
+                           rng_chance(&rng, 0.1)) { /* one body of two parts, the first without a callback */
                     assert_int_equal(write_queue_reserve_bodies(&queue, 2), MR_OK);
                     write_queue_commit(&queue, head);
                     write_queue_add_body(&queue, span_of(source + in + head, body / 2));

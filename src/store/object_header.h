@@ -7,19 +7,19 @@
  *   slot      offset  what                                            written by
  *   --------  ------  ----------------------------------------------  -----------------------------------------------
  *   word      0       sequence << 8 | condemned flag | state          see below
- *   id        8       its maker, and the maker's count                maker, while CREATING
- *   offset    24      where its bytes are in the arena         maker, while CREATING; store server, while SPILLED
- *   size      32      how many                                        maker, while CREATING
- *   used_us   40      when it was last viewed (monotonic)             viewing process; only a hint
- *   moves     48      how often the store server has taken its memory  maker sets 0; store server
+ *   id        8       creating process, and its count of objects      creating process, while CREATING
+ *   offset    24      of the object's bytes in the arena              as id; store server, while SPILLED
+ *   size      32      of the object in bytes                          as id; store server, while SPILLED
+ *   used_us   40      monotonic time of the last view                 viewing process; only a hint
+ *   moves     48      count of times the store server took its memory creating process sets 0; store server
  *
  * States (M creating process, K store server, H any holder):
  *
  *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
  *    ▲ ▲                  │                  │ │ ▲           │                       │
- *    │ └──M abort, K died─┘                  │ │ └──H pins───┘                       │ file bad, H deletes
- *    ├──────M frees what it never showed─────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
- *    └──M has taken the memory back── GONE ◄──K── condemned and without a hold
+ *    │ └──M aborts or dies┘                  │ │ └──H pins───┘                       │ file bad, H deletes
+ *    ├───M frees an object never shared──────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
+ *    └──M has reclaimed the memory─── GONE ◄──K── condemned and without a hold
  *
  * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the store server found no hold. A new holder clears the
  * flag; otherwise the object becomes GONE.

@@ -108,7 +108,7 @@ typedef struct store_server_stats {
     uint64_t bytes;                       /* in stretches */
     uint64_t spilled_bytes;
     uint32_t moving; /* pending saves and loads */
-    uint64_t collections, collected, spilled, restored, lost,
-        voided; /* counts of events; voided: saves whose result was dropped */
+    /* Counts of events; voided: saves whose result was dropped. */
+    uint64_t collections, collected, spilled, restored, lost, voided;
 } store_server_stats;
 store_server_stats store_server_stats_now(const store_server *server);

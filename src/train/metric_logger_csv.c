@@ -1,7 +1,7 @@
 /* metric_logger_csv.c — metric logger for CSV files (RFC 4180).
  *
- * Columns are found as they come. The rows are kept as they were written: when an epoch has a field that none before it
- * had, the file is written again, with one more column for all. Tested by src/train/metric_logger_test.c. */
+ * A column is added when its field appears for the first time. All rows are kept in memory: when an epoch has a new
+ * field, the file is written again with one more column. Tested by src/train/metric_logger_test.c. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -23,9 +23,9 @@ typedef struct table {
     size_t row_count;
 } table;
 
-typedef struct line { /* of the epoch at hand */
+typedef struct line { /* the row of the current epoch */
     table *table;
-    buffer *cells; /* one for each column, of those that have been met */
+    buffer *cells; /* one for each column found so far */
     size_t count;
 } line;
 
@@ -80,7 +80,7 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
         MR_TRY(alloc_try_resize(&line->cells, (column + 1) * sizeof *line->cells));
         while (line->count <= column) buffer_init(&line->cells[line->count++], METRIC_LOGGER_SIZE_MAX);
     }
-    buffer_clear(&line->cells[column]); /* the last of two with one name */
+    buffer_clear(&line->cells[column]); /* of two fields with the same name the last one counts */
     return put_value(&line->cells[column], value);
 }
 

@@ -21,8 +21,8 @@ typedef struct weight_merge {
     size_t bytes;         /* of one model */
 } weight_merge;
 
-/* ids: numbers of the workers, for errors. previous: the model of version `version`, or NULL. MR_INVALID: the weights do
- * not match; the error names tensor and worker. MR_NOMEM. */
+/* ids: numbers of the workers, for errors. previous: the model of version `version`, or NULL. MR_INVALID: the weights
+ * do not match; the error names tensor and worker. MR_NOMEM. */
 MR_MUST mr_status weight_merge_open(const weight_tree_source *sources, const size_t *ids, size_t workers,
                                     const mr_value *previous, uint64_t version, weight_merge *out);
 void weight_merge_close(weight_merge *merge);

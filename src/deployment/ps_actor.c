@@ -156,8 +156,8 @@ static void *play(void *argument) {
     return NULL;
 }
 
-/* Starts the service thread with SIGTERM and SIGINT blocked: signals to the process go to other threads, and a signal to
- * this thread (dismiss) stays pending until the service reads it. */
+/* Starts the service thread with SIGTERM and SIGINT blocked: signals to the process go to other threads, and a signal
+ * to this thread (dismiss) stays pending until the service reads it. */
 static mr_status start(ps_actor *actor) {
     sigset_t signals, before;
     sigemptyset(&signals);

@@ -43,7 +43,7 @@ static void list_cell(text_table *table, const char *before, const mr_value *lis
     text_table_cell(table, "%s%s", text, mr_value_count(list) > shown ? ", …" : "");
 }
 
-/* The state of a task or call: the thing that it waits for. */
+/* The state of a task or call, with the thing that it waits for. */
 static void waits_cell(text_table *table, const mr_value *row, const char *field) {
     const char *state = node_query_text(row, "state");
     mr_value ids = node_query_field(row, field);

@@ -111,7 +111,7 @@ static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *pro
         printf("%u of %u slots lack replicas\n", lacking(map, process_table), map->slot_count);
 }
 
-/* Prints what the balancer has done, and nothing before its first move. */
+/* Prints the effects of load balancing; nothing before the first move. */
 static void print_balance(const mr_ps_cluster_map *map) {
     uint32_t moved = 0, hot = 0;
     for (uint32_t i = 0; i < map->slot_count; i++) {

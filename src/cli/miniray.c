@@ -33,7 +33,7 @@ static const command commands[] = {
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 typedef struct chosen {
-    const command *command; /* NULL: none yet */
+    const command *command; /* NULL: not parsed yet */
     int at;                 /* index of the command in argv; its arguments follow */
 } chosen;
 

@@ -148,7 +148,8 @@ static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
         assert_int_equal(outcome.code, USAGE);
         assert_has(outcome.err, renamed[i].said);
     }
-    outcome outcome = RUN("ps", "checkpoint", "--checkpoint-dir", "make", "list"); /* a value, not the old command */
+    outcome outcome = RUN("ps", "checkpoint", "--checkpoint-dir", "make",
+                          "list"); /* "make" is a value here, not the renamed command */
     assert_int_equal(outcome.code, 1);
     assert_null(strstr(outcome.err, "renamed"));
     outcome = run(LIST("config"), LIST("MINIRAY_SPILL_FOLDER=/tmp"));

@@ -22,22 +22,22 @@ enum { BLOCK_ALLOCATOR_LISTS = 48 * 16 };
 
 typedef struct stretch { /* an extent of the arena that is lent to this process */
     extent extent;
-    list place;    /* in blocks->stretches */
+    list place;    /* in allocator->stretches */
     uint64_t used; /* bytes in blocks */
     bool closed;   /* no new blocks are allocated here */
     list cuts;     /* its blocks and free runs in address order */
 } stretch;
 
-typedef struct block { /* or a free run */
+typedef struct block { /* a block, or a free run */
     extent extent;
     stretch *stretch; /* borrowed */
     bool free;
     list place; /* in stretch->cuts */
-    list fit;   /* in a list of blocks->lists, if free */
+    list fit;   /* of a free run: in a list of allocator->lists */
 } block;
 
 typedef struct block_allocator {
-    uint64_t unit; /* a power of two; offsets and sizes are multiples of it */
+    uint64_t unit; /* a power of two that divides all offsets and sizes */
     list stretches;
     uint64_t used; /* bytes in blocks */
     uint64_t some[48 / 4];

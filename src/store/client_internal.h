@@ -23,7 +23,7 @@
 #include "store/private_mapping.h"
 #include "store/store_client.h"
 
-typedef struct own_stretch { /* leased for one object */
+typedef struct own_stretch { /* lent for one object */
     list place;              /* in store->spare while the stretch has no object */
     extent extent;
 } own_stretch;
@@ -68,7 +68,7 @@ struct store_client {
     list idle; /* objects that this process created and shared, and holds no more */
     size_t idle_count;
     uint64_t idle_bytes;
-    bool collecting;              /* the store server has been asked to look for objects that no process holds */
+    bool collecting;              /* a collection was requested from the store server */
     map by_slot;                  /* slot offset → store_client_object */
     object_header **free_headers; /* owned stack */
     size_t free_slot_count, slot_capacity;

@@ -63,8 +63,8 @@ typedef struct object_id { /* owner == 0: none */
 
 typedef struct object_ref { /* sent in messages; a received one may contain any bytes */
     object_id id;
-    uint64_t slot;     /* its offset in the arena */
-    uint64_t sequence; /* of the slot */
+    uint64_t slot;     /* offset of the slot in the arena */
+    uint64_t sequence; /* sequence number in the slot */
 } object_ref;
 
 typedef enum object_header_state {

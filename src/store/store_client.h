@@ -41,7 +41,7 @@ typedef struct store_client_request {
     store_client_ask ask;
     lease_kind kind; /* of a lease */
     uint64_t size;   /* of a lease */
-    extent extent;   /* to give back */
+    extent extent;   /* to be returned (STORE_CLIENT_GIVE_BACK) */
     object_ref ref;  /* to restore */
 } store_client_request;
 

@@ -33,7 +33,7 @@ void store_client_memory_fini(store_client *store) {
     free(store->free_headers);
 }
 
-/* Fills the page tables of parts that this process has not used yet: page faults during a copy cost more than it. */
+/* Fills the page tables of parts that this process has not used yet: page faults would make a copy much slower. */
 static void touch(store_client *store, extent extent) {
     uint64_t end = extent.offset + extent.size;
     for (uint64_t at = extent.offset / TOUCH_BYTES; at * TOUCH_BYTES < end; at++) {

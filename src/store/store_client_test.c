@@ -310,7 +310,7 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     assert_ok(store_fixture_look(w, 1, other, 0)); /* the most recently used object */
     void *data;
     uint64_t size;
-    assert_ok(store_client_view(at(0), made[1], &data, &size)); /* the oldest, but pinned */
+    assert_ok(store_client_view(at(0), made[1], &data, &size)); /* the least recently used object, but pinned */
     assert_int_equal(store_fixture_make(w, 1, 9 * MB, 9, &large), MR_BUSY);
     assert_true(store_client_retry_us(at(1)) > 0);
     assert_true(store_fixture_disk(w) > 0);
@@ -356,7 +356,7 @@ static void a_look_stops_a_spill(void **state) {
     assert_true(store_server_stats_now(w->server).voided > 0);
     assert_int_equal(store_fixture_file_count(w), 0);
     assert_int_equal(store_fixture_make(w, 0, 18 * MB, 9, &large), MR_BUSY);
-    assert_int_equal(w->job_count, 0); /* all are pinned */
+    assert_int_equal(w->job_count, 0); /* no object can be spilled: all are pinned */
     for (unsigned i = 0; i < 2; i++) store_client_unview(at(0), made[i]);
     for (unsigned i = 0; i < 2; i++) assert_ok(store_fixture_look(w, 0, made[i], (uint8_t)i));
     store_fixture_close(w);

@@ -1,4 +1,4 @@
-/* store_rpc_client.h — store client whose server is in another process: requests go by RPC (store_rpc_server.h).
+/* store_rpc_client.h — store client whose server is in another process: requests are RPCs (store_rpc_server.h).
  *
  *   store_rpc_client_join(&client, rpc, link);  // requests a process page; poll the rpc until .joined or .failed
  *   store_rpc_client_open(&client, arena, process, clock, &store);

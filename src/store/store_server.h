@@ -55,7 +55,7 @@ enum {
     STORE_SERVER_DISK_RETRY_US = 1000 * 1000, /* pause after a failed save */
 };
 
-/* What lent memory is used for. */
+/* Uses of lent memory. */
 typedef enum lease_kind {
     LEASE_PAGE,    /* one per process, its first request: PROCESS_PAGE_BYTES, zeroed */
     LEASE_HOLDS,   /* HOLDS_CHUNK_BYTES, zeroed */

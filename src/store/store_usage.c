@@ -8,7 +8,7 @@
 enum { HOLDERS_TOLD = 3 };
 
 typedef struct holder {
-    uint64_t process; /* 0: the store server itself */
+    uint64_t process; /* id; 0: the store server itself */
     uint64_t bytes;
     uint32_t objects;
 } holder;

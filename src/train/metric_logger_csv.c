@@ -12,7 +12,7 @@
 #include "train/metric_logger.h"
 
 typedef struct row {
-    char *text; /* owned: its cells with commas, without the end of the line */
+    char *text; /* owned: the cells of the row with commas, without a newline */
     size_t cells;
 } row;
 
@@ -106,7 +106,7 @@ static mr_status put_everything(mr_metric_logger *logger, const table *table) {
 }
 
 static mr_status keep_row(table *table, buffer *text, size_t cells) {
-    MR_TRY(buffer_append(text, "", 1)); /* its end */
+    MR_TRY(buffer_append(text, "", 1)); /* terminating zero */
     MR_TRY(alloc_try_resize(&table->rows, (table->row_count + 1) * sizeof *table->rows));
     table->rows[table->row_count++] = (row){xstrdup((char *)text->data), cells};
     return MR_OK;

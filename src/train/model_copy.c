@@ -1,4 +1,4 @@
-/* model_copy.c — model given as a copy in shared memory (miniray/model.h, mr_model_copy).
+/* model_copy.c — export of a model as a copy in shared memory (miniray/model.h, mr_model_copy).
  *
  * A model copy has PLACES places, each a region (store_region.h) with a head and memory for a model (shared_model.h).
  * An exported copy stays unchanged until its head has the state READ; then the next sync of the same caller reuses the
@@ -86,7 +86,8 @@ static bool is_gone(const mr_model_copy *model_copy, link_id caller) {
     return gone;
 }
 
-static bool is_over(const mr_model_copy *model_copy, const place *place, link_id caller) { /* no sync waits for it */
+static bool is_over(const mr_model_copy *model_copy, const place *place,
+                    link_id caller) { /* no sync waits for the copy */
     return place->caller.v == caller.v || is_gone(model_copy, place->caller);
 }
 

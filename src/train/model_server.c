@@ -21,7 +21,7 @@
 enum { NAME_MAX_BYTES = 32, ERROR_MAX = SYNC_INPUTS_TOLD_MAX };
 
 typedef struct model_server {
-    mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
+    mr_sync_strategy strategy; /* strategy.name points to `name` */
     char name[NAME_MAX_BYTES];
     double *weights; /* owned: of workers 0…weight_count - 1; NAN: not set */
     size_t weight_count;

@@ -19,7 +19,7 @@ typedef struct sync_errors {
     list entries;
 } sync_errors;
 
-static const char kind; /* its address identifies the extension */
+static const char kind; /* the address of `kind` identifies the extension */
 
 static void let_go(mr_context *mr, entry *entry) {
     if (entry->sync != NULL) object_drop(&mr->worker.objects, entry->sync);

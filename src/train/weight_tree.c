@@ -234,7 +234,7 @@ void weight_tree_close(weight_tree *weights) {
 /* ---- The same tree with other data. */
 
 typedef struct growth {
-    mr_arg *args; /* NULL: only counted */
+    mr_arg *args; /* NULL: the first pass, which only counts */
     mr_value *values;
     size_t arg_count, value_count, tensor;
     const mr_tensor *tensors;

@@ -19,7 +19,7 @@ typedef struct mr_config_option { /* borrowed for the duration of mr_config_fn *
     const char *variable;         /* "MINIRAY_ARENA_BYTES" */
     const char *value;            /* "256M" */
     const char *source;           /* "default", "environment" or "program" */
-    const char *initial;          /* the default */
+    const char *initial;          /* default value */
     const char *allowed;          /* "bytes from 4M to 16384G, such as …" */
     const char *doc;              /* one line */
 } mr_config_option;
@@ -48,7 +48,7 @@ typedef struct mr_node_options {
 typedef struct mr_node_info {
     int pid;
     char address[112]; /* path of its socket */
-    char folder[112];  /* where it and its workers write their logs; "": unknown */
+    char folder[112];  /* session directory, with the logs of node and workers; "": unknown */
 } mr_node_info;
 
 /* The memory that this process may use: the machine's, or that of the tightest memory cgroup around the process. */
@@ -134,14 +134,14 @@ typedef void mr_ps_listening_fn(void *context, const char *address);
  * once whatever fails, and must give the same bits everywhere. Its tables are replicated, saved and moved like any
  * other. */
 
-typedef struct mr_ps_update { /* of a row, or a range of a block */
+typedef struct mr_ps_update { /* one update of a row, or of a range of a block */
     size_t count;
     const float *from, *gradient;
     float *to;           /* `from`, or memory that does not overlap it */
-    float *const *state; /* the optimizer's arrays of state, `count` values each, zero at first: read and written */
-    float rate;          /* of this step, from the schedule */
-    float scale;         /* multiply gradients by it */
-    float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* the table's */
+    float *const *state; /* the optimizer's state: arrays of `count` values, zero at first; read and written */
+    float rate;          /* learning rate of this step, from the schedule */
+    float scale;         /* factor for the gradients */
+    float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the table's options */
 } mr_ps_update;
 
 typedef void mr_ps_update_fn(void *context, const mr_ps_update *update);
@@ -161,10 +161,10 @@ typedef struct mr_ps_app { /* a handler of messages to this process; its state e
 
 typedef struct mr_ps_scheduler_options {
     size_t size;
-    const char *listen;               /* its address, the same at each start [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
-    const char *checkpoint_dir;       /* required: for its state and checkpoints; created if it is missing */
+    const char *listen;               /* address, the same at each start [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
+    const char *checkpoint_dir;       /* required: for state and checkpoints; created if it is missing */
     uint32_t num_workers;             /* ranks [DMLC_NUM_WORKER] */
-    uint32_t num_servers;             /* servers that it waits for [DMLC_NUM_SERVER] */
+    uint32_t num_servers;             /* servers to wait for before the start [DMLC_NUM_SERVER] */
     uint32_t slots;                   /* partitions of each table [1] */
     uint32_t replicas;                /* of each slot, at most MR_PS_REPLICAS_MAX [1] */
     mr_ps_consistency consistency;    /* default of tables [MR_PS_ASP] */
@@ -174,15 +174,15 @@ typedef struct mr_ps_scheduler_options {
     int64_t checkpoint_us;            /* interval of checkpoints [never] */
     mr_ps_listening_fn *on_listening; /* called once, with the address [none] */
     void *context;
-    const mr_ps_app *apps; /* that it handles [none] */
+    const mr_ps_app *apps; /* handlers of messages [none] */
     uint32_t app_count;
     /* 1: where no table has rounds, a checkpoint contains every slot after the same step of each rank, so that no push
      * is repeated after it. mr_ps_begin waits while slots are saved, at most 10 s; a rank whose process dies inside a
      * step delays checkpoints until the step is repeated. 0: no rank waits, and slots are saved at different steps. In
      * BSP checkpoints are always consistent. Not with mixed_consistency. [0] */
     int consistent_checkpoints;
-    /* Interval of load balancing: if some servers serve more requests than others, slots move; a slot that is too much
-     * for any server, and is pulled more than pushed, gets a replica for reading. [5 s]; negative: never */
+    /* Interval of load balancing: if some servers serve more requests than others, slots move; a slot with too many
+     * requests for one server, and more pulls than pushes, gets a replica for reading. [5 s]; negative: never */
     int64_t balance_us;
     /* BSP: a round closes when all ranks but `backup_workers` (fewer than num_workers) have ended it [when all have],
      * and without the late ones `deadline_us` after the first has (at most UINT32_MAX, checked every 60 ms) [no
@@ -196,23 +196,24 @@ typedef struct mr_ps_scheduler_options {
 
 typedef struct mr_ps_server_options {
     size_t size;
-    const char *scheduler; /* its address [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
-    const char *listen;    /* [a free port of this machine, or a socket beside the scheduler's] */
-    uint32_t number;       /* 1 + its number, for a server that replaces one [the scheduler assigns one] */
+    const char *scheduler; /* address of the scheduler [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
+    const char *listen;    /* address [a free port of this machine, or a socket beside the scheduler's] */
+    uint32_t number;       /* 1 + number of the server, to replace that server [the scheduler assigns a number] */
     int allow_remote;      /* 1: accepts tcp addresses that other machines reach; nothing is encrypted [0] */
-    uint64_t memory_bytes; /* limit; pushes wait beyond it [half of the memory that the machine has available] */
+    uint64_t memory_bytes; /* limit; pushes beyond it wait [half of the machine's available memory] */
     mr_ps_listening_fn *on_listening; /* called once, with the address [none] */
     void *context;
-    const mr_ps_app *apps; /* that it handles [none] */
+    const mr_ps_app *apps; /* handlers of messages [none] */
     uint32_t app_count;
     uint32_t optimizer_count;
-    const mr_ps_optimizer *optimizers; /* of its own [none] */
+    const mr_ps_optimizer *optimizers; /* for tables with "own:NAME" [none] */
 } mr_ps_server_options;
 
 /* MR_INVALID: the error names the option. MR_EXISTS: another process listens there. MR_BUSY: another scheduler uses the
  * folder. MR_CORRUPT: the state in the folder is damaged. */
 MR_API MR_MUST mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options);
-/* MR_EXISTS also: another process has taken its number. A server whose number a live process has waits for it. */
+/* Errors as above; MR_EXISTS also: another process has taken this server's number. If `number` belongs to a live
+ * server, this one waits until that server is gone. */
 MR_API MR_MUST mr_status mr_ps_run_server(const mr_ps_server_options *options);
 
 /* ---- Status of a parameter server. `scheduler` is its address (NULL: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT).
@@ -244,8 +245,8 @@ typedef struct mr_ps_rank {
     uint64_t incarnation; /* 0: no process has held the rank yet */
 } mr_ps_rank;
 
-typedef struct mr_ps_cluster_map { /* where everything is, by the scheduler's last decision */
-    uint64_t number;               /* of the map; 0: none yet, the scheduler waits for servers */
+typedef struct mr_ps_cluster_map { /* the scheduler's latest assignment of slots to servers */
+    uint64_t number;               /* version of the map; 0: none yet, the scheduler waits for servers */
     uint64_t generation;           /* changes each time all tables return to a checkpoint */
     uint64_t restored_from;        /* the checkpoint that the generation began from; 0: none */
     uint64_t checkpoint;           /* the newest complete one; 0: none */
@@ -270,7 +271,7 @@ typedef struct mr_ps_process {
     uint32_t number; /* of the server, or the rank */
     uint64_t incarnation;
     char address[MR_PS_ADDRESS_MAX];
-    int here;          /* 0: it was silent for some seconds, or its link broke */
+    int here;          /* 0: no message for some seconds, or its link broke */
     int64_t silent_us; /* since its last message */
     /* Of a worker. */
     uint64_t step; /* the current one, or the next one */
@@ -308,8 +309,8 @@ typedef struct mr_ps_table_state {
 enum { MR_PS_PATH_MAX = 1024, MR_PS_SENTENCE_MAX = 512 }; /* bytes with the NUL; longer texts are cut */
 
 typedef struct mr_ps_data_reader { /* a worker that reads the dataset */
-    uint32_t rank, shards;         /* shards that it holds and that are not assigned completely */
-    uint64_t items;                /* of those: not assigned yet */
+    uint32_t rank, shards;         /* shards of this worker that are not assigned completely */
+    uint64_t items;                /* items of these shards that are not assigned yet */
 } mr_ps_data_reader;
 
 typedef struct mr_ps_dataset_state {
@@ -330,18 +331,18 @@ typedef struct mr_ps_overview {                /* tables, dataset, checkpoints a
     int checkpoint_failed;                     /* 1: the last attempt could not be written or read */
     char checkpoint_error[MR_PS_SENTENCE_MAX]; /* why the last failed one failed; "": none since the scheduler began */
     int64_t checkpoint_error_us;               /* when, since 1970 */
-    /* The missing part without which nothing proceeds, and the next step once it is there: servers before the first
-     * slot, servers that are gone with all replicas of some slots, a checkpoint that can be read. "": nothing */
+    /* Why nothing proceeds, and what happens after that is resolved: servers are missing before the first cluster map,
+     * servers are gone with all replicas of some slots, or no checkpoint can be read. "": no stall */
     char stall[MR_PS_SENTENCE_MAX];
     int64_t stall_us;                /* since when, since 1970 */
-    char stall_hint[MR_PS_PATH_MAX]; /* commands that help, one in each line */
-    uint32_t counted, servers;       /* servers whose rows and bytes are known, and all */
+    char stall_hint[MR_PS_PATH_MAX]; /* commands that may help, one in each line */
+    uint32_t counted, servers;       /* servers whose rows and bytes are known, and all servers */
     uint32_t table_count;
     mr_ps_table_state *tables; /* in the order of creation */
     mr_ps_dataset_state data;
 } mr_ps_overview;
 
-/* The numbers of servers are up to a second old. */
+/* The numbers from servers are up to a second old. */
 MR_API MR_MUST mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out);
 MR_API void mr_ps_overview_free(mr_ps_overview *overview);
 

@@ -25,8 +25,8 @@ enum { MR_PS_SERVERS_MAX = 1024, MR_PS_THE_SCHEDULER = -1 };
 typedef struct mr_ps_start_options {
     size_t size;
     /* Required. num_servers is the number of servers to start, at least 1. listen [a socket in the deployment's own
-     * folder]; checkpoint_dir [in that folder, removed with the deployment]. on_listening and apps are MR_INVALID: they
-     * are for processes that a program runs itself. */
+     * folder]; checkpoint_dir [in that folder, removed with the deployment]. on_listening and apps must not be set
+     * (MR_INVALID): they are for processes that a program runs itself. */
     const mr_ps_scheduler_options *scheduler;
     uint64_t memory_bytes; /* of each server, as in mr_ps_server_options */
     /* Of each server: num_cpus, num_gpus, resources, placement_group and bundle [none]; max_restarts [MR_NO_LIMIT],
@@ -42,8 +42,8 @@ MR_API const char *mr_ps_address(const mr_ps_deployment *deployment); /* of the 
 /* The process of a server, or of the scheduler (MR_PS_THE_SCHEDULER); waits while it starts. */
 MR_API MR_MUST mr_status mr_ps_pid(mr_context *mr, const mr_ps_deployment *deployment, int server, int64_t timeout_us,
                                    int *out);
-/* Ends the processes: the scheduler first saves its state in its folder. `mr` NULL: the runtime has ended, and the
- * processes with it. Frees the deployment. */
+/* Ends the processes, the scheduler first, which saves its state in its folder. `mr` NULL: the runtime has ended, and
+ * the processes with it. Frees the deployment. */
 MR_API void mr_ps_stop(mr_context *mr, mr_ps_deployment *deployment);
 
 #ifdef __cplusplus

@@ -94,8 +94,8 @@ MR_API MR_MUST mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref 
  *                   .set_method = "apply_weights"), …);
  *
  * The memory holds every byte twice: the worker has one half, a sync writes the other, and when the sync is complete
- * the worker switches to it, at the same address. Whichever process dies meanwhile, the worker's model is completely
- * the old version or completely the new one. Bytes that the worker writes between export and apply are lost, as with
+ * the worker switches to it, at the same address. If any process dies meanwhile, the worker's model is completely the
+ * old version or completely the new one. Bytes that the worker writes between export and apply are lost, as with
  * copies, but a part of them may be in the sync. Any other value that is returned, pulled or passed on is a copy.
  *
  * A worker exports to one sync at a time: while a sync writes the model, another export gives a copy; of two exports
@@ -103,7 +103,7 @@ MR_API MR_MUST mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref 
 
 typedef struct mr_shared_model mr_shared_model; /* opaque */
 
-/* The content is undefined at first. It takes twice the bytes in the store. MR_INVALID: 0 bytes. MR_NOMEM,
+/* The content is undefined at first. The model uses twice `bytes` of the store. MR_INVALID: 0 bytes. MR_NOMEM,
  * MR_TOO_LARGE. MR_CLOSED: this process has no store. */
 MR_API MR_MUST mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **out);
 MR_API void mr_shared_model_close(mr_shared_model *model);       /* frees the memory; also after mr_shutdown */
@@ -142,8 +142,8 @@ MR_API void mr_model_copy_close(mr_model_copy *copy); /* also after mr_shutdown 
 /* Copies the tensors of `weights`, a tree of lists, tuples and maps. *out is the value that this call, of a method
  * that mr_model_sync calls, must return in its place; no other value may contain it. It is borrowed from the copy
  * until the next export, and from the memory of `weights`. An export for a sync that failed ends when the caller of
- * that sync asks again or dies. After an error return `weights`. MR_INVALID: too small or too large, or no such
- * tree. MR_BUSY: earlier exports are not read yet. MR_NOMEM, MR_CLOSED. */
+ * that sync requests weights again or dies. After an error return `weights`. MR_INVALID: the model is too small or too
+ * large, or `weights` is not such a tree. MR_BUSY: earlier exports are not read yet. MR_NOMEM, MR_CLOSED. */
 MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call, mr_arg weights, mr_arg *out);
 
 #ifdef __cplusplus

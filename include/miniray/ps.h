@@ -15,8 +15,8 @@
  *
  * Processes    One scheduler, servers and workers. Workers are programs that call mr_ps_connect; each holds one rank.
  *              `miniray ps` and miniray/admin.h run schedulers and servers; miniray/deployment.h runs them as actors.
- * Tables       have a name and are visible to all workers. The servers apply a push to a key's values with the table's
- *              optimizer: exactly once, whatever fails, and on all replicas when the push is acknowledged.
+ * Tables       A table has a name and is visible to all workers. The servers apply a push to a key's values with the
+ *              table's optimizer: exactly once, whatever fails, and on all replicas before the push is acknowledged.
  * Steps        A worker works in steps. When its process dies and another one takes its rank, mr_ps_begin returns the
  *              step to repeat; a repeated step must push the same values in the same order.
  *                BSP   all ranks do a step together: a pull shows the state before the step; the pushes of a step are
@@ -88,7 +88,7 @@ MR_API MR_MUST mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us);
 
 /* Leaves the rounds of BSP: later rounds do without this rank. Waits until the scheduler has decided it, and adds
  * nothing to rounds that still include the rank. No step may be open (MR_DENIED). Earlier pushes stay; claimed data is
- * handed back (mr_ps_dataset_leave). A later mr_ps_begin, of this process or another one of the rank, joins again.
+ * handed back (mr_ps_dataset_leave). A later mr_ps_begin, of this process or another one of the rank, rejoins.
  * MR_DENIED: it is the last rank. MR_INVALID: not in BSP, or mixed; in ASP no rank waits for one that has ended, in SSP
  * all others do. MR_STALE: all replicas of a slot were lost before the decision, and the rank has not left. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
@@ -116,14 +116,15 @@ MR_API MR_MUST mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, 
 
 /* The batch of the open step: `batch` items (at most 2^32), or fewer at the end of a shard or where items were handed
  * back. Every call in a step, and every repetition of the step, gives the same batch. Batches are claimed some steps
- * ahead, so that it normally does not wait; `batch` applies to later claims. Stop by `epoch`: epochs do not end.
+ * ahead, so that this call normally does not wait; `batch` applies to later claims. Epochs follow each other without
+ * end: stop by out->epoch.
  * MR_STALE: no step is open, or its batch is forgotten and the step can only be ended without one. MR_DENIED: this
  * worker has not defined the dataset. MR_TIMEOUT: the error says why. */
 MR_API MR_MUST mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_data_batch *out);
 
 /* Hands back the batches of steps that this worker has not begun, and its shards, until its next mr_ps_dataset_next:
- * for a worker that ends while others go on. mr_ps_leave does it, too. Without it they wait for the next process of
- * the rank. MR_DENIED: a step is open. MR_TIMEOUT: not decided yet. */
+ * for a worker that ends while others continue. mr_ps_leave does the same. Without this call the items wait for the
+ * next process of the rank. MR_DENIED: a step is open. MR_TIMEOUT: the scheduler has not decided it yet. */
 MR_API MR_MUST mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Tables. */
@@ -192,7 +193,7 @@ typedef struct mr_ps_table_options {
     uint32_t admit;    /* sparse: pushes that a key needs before it gets a row; earlier pushes are counted only [1] */
 } mr_ps_table_options;
 
-typedef struct mr_ps_table mr_ps_table; /* opaque: a handle of this connection's */
+typedef struct mr_ps_table mr_ps_table; /* opaque: handle of a table, of one connection */
 
 /* Creates the table, or opens it if it exists with the same options. MR_EXISTS: it exists with other options; the error
  * names one. MR_INVALID: the error names the option. MR_TOO_LARGE: too many tables. MR_TIMEOUT: the scheduler does not
@@ -251,8 +252,8 @@ typedef struct mr_ps_push_stats { /* of this connection */
     uint64_t push_bytes_sent;
     uint64_t pushes, encoded;    /* sections of pushes, and those that were compressed */
     uint64_t pull_bytes;         /* of pull requests with all their keys */
-    uint64_t pull_bytes_sent;    /* a list of keys that is pulled again is named, not sent */
-    uint64_t pulls_repeated;     /* because a server had forgotten such a list, or is another one */
+    uint64_t pull_bytes_sent;    /* less: a list of keys that is pulled again is sent as an id */
+    uint64_t pulls_repeated;     /* pulls sent again with all keys, as the server did not have the list */
     uint64_t feedback_bytes;     /* memory of feedback, now */
     uint64_t feedback_forgotten; /* keys whose feedback was dropped for lack of room */
     uint64_t feedback_lost;      /* steps that began without the feedback that they should have had */
@@ -288,7 +289,7 @@ typedef struct mr_ps_request_options {
     void *context;
     int64_t timeout_us; /* of a request without ticket and done [MR_PS_TIMEOUT_US] */
     int set;            /* 1: a push assigns, without the optimizer; in BSP the last rank's counts [0] */
-    uint8_t priority;   /* higher goes first where requests wait [0] */
+    uint8_t priority;   /* waiting requests with a higher priority are sent first [0] */
 } mr_ps_request_options;
 
 MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
@@ -303,18 +304,18 @@ MR_API MR_MUST mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *key
                                          void *pulled, const uint32_t *lengths, const mr_ps_request_options *options,
                                          mr_ps_ticket *ticket);
 
-/* Of an ordered sparse table: the keys from `first` to `last` that have rows, ascending, and their rows; *count is
- * their number. Keys, values and count are borrowed like values. MR_TOO_LARGE: more than `room` keys. */
+/* Pulls, from an ordered sparse table, the keys from `first` to `last` that have rows, ascending, and their rows;
+ * *count is their number. Keys, values and count are borrowed like values. MR_TOO_LARGE: more than `room` keys. */
 MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys,
                                           void *values, size_t room, size_t *count,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
-/* Of an ordered sparse table: pushes to all keys first … first + count - 1; only the first key is sent. (Consecutive
- * keys of other requests are sent like this, too.) MR_TOO_LARGE: more than 1,048,576. */
+/* Pushes, to an ordered sparse table, the keys first … first + count - 1; only the first key is sent. (Consecutive keys
+ * of other requests are sent like this, too.) MR_TOO_LARGE: more than 1,048,576 keys. */
 MR_API MR_MUST mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
-/* Both, for such keys; the pulled values include the push, as with mr_ps_push_pull. */
+/* Pushes and pulls such keys; the pulled values include the push, as with mr_ps_push_pull. */
 MR_API MR_MUST mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t first, size_t count, const void *pushed,
                                                void *pulled, const mr_ps_request_options *options,
                                                mr_ps_ticket *ticket);
@@ -327,13 +328,14 @@ MR_API MR_MUST mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_ve
 MR_API uint64_t mr_ps_version_changed(const mr_ps_version *version);
 MR_API void mr_ps_version_free(mr_ps_version *version);
 
-/* Of a dense table: `count` items from `first` on, of the array of that number, in row-major order. */
+/* Push or pull, in a dense table, `count` items of an array from item `first` on, in row-major order. `array` is the
+ * index in mr_ps_table_options.arrays. */
 MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first,
                                           size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
 MR_API MR_MUST mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first,
                                           size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
-/* Both, as with mr_ps_push_pull. */
+/* Pushes and pulls such items, as mr_ps_push_pull. */
 MR_API MR_MUST mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled,
                                                uint64_t first, size_t count, const mr_ps_request_options *options,
                                                mr_ps_ticket *ticket);
@@ -398,7 +400,7 @@ typedef struct mr_ps_request { /* the content of a message; the body is borrowed
 
 typedef struct mr_ps_response {
     mr_ps_peer from;
-    mr_status status; /* MR_OK; MR_PEER_DIED; MR_NOT_FOUND: the receiver has no such app. Otherwise the body says why */
+    mr_status status; /* MR_OK; MR_PEER_DIED; MR_NOT_FOUND: the receiver has no such app. Other errors: see the body */
     int head;
     const void *body;
     size_t size;

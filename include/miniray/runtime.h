@@ -41,9 +41,9 @@ typedef struct mr_fork {
     void (*child)(uint32_t number); /* after it, in the worker; workers are numbered from 1 */
 } mr_fork;
 
-/* Receives whole lines that workers wrote to stdout (fd 1) or stderr (fd 2); the text is borrowed for the call. Runs on
- * a thread of the library or in mr_shutdown, one call at a time. The function should not block: further lines and the
- * callbacks of mr_on_ready wait for it. */
+/* Receives complete lines that workers wrote to stdout (fd 1) or stderr (fd 2); the text is borrowed for the call. The
+ * function is called on a thread of the library or in mr_shutdown, one call at a time. It should not block: further
+ * lines and the callbacks of mr_on_ready wait for it. */
 typedef void mr_print_fn(void *user, int fd, const char *text, size_t size);
 
 typedef struct mr_options {
@@ -51,16 +51,16 @@ typedef struct mr_options {
     /* Address of a standalone node (`miniray start`) to join: "auto" or the path of its socket. [the option address
      * (MINIRAY_ADDRESS); without it a private node, which ends with the program] */
     const char *address;
-    int num_workers;        /* private node: tasks that run at once [the CPUs of the machine] */
-    int log_to_driver;      /* workers' lines appear on the program's own streams [yes]; negative: in files only */
-    double num_gpus;        /* private node: GPUs; with CUDA_VISIBLE_DEVICES the first ones of that list [0] */
+    int num_workers;   /* private node: tasks that run at once [the CPUs of the machine] */
+    int log_to_driver; /* lines of workers appear on the program's stdout and stderr [yes]; negative: in files only */
+    double num_gpus;   /* private node: GPUs; with CUDA_VISIBLE_DEVICES the first ones of that list [0] */
     const char *resources;  /* private node: "name=2,other=0.5" [none] */
     size_t store_bytes;     /* private node: shared memory [arena_bytes, else mr_store_bytes_default] */
-    const char *name_space; /* of the program's named actors [one of its own] */
+    const char *name_space; /* of the program's named actors [a namespace of this program only] */
     /* The following are for programs whose executable is an interpreter. */
     const char *const *worker; /* arguments, NULL-terminated, of the executable as a worker, which calls mr_init */
     /* Not NULL: workers are forked from one process that has run up to mr_init. This saves time in programs that do
-     * much before mr_init. It is ignored if that process has several threads at mr_init. [each worker is started] */
+     * much before mr_init. Ignored if that process has several threads at mr_init. [each worker is a new process] */
     const mr_fork *fork;
     const char *node;   /* executable of a private node; any that contains this library [the program's] */
     mr_print_fn *print; /* shows lines that workers print [writes them to stdout and stderr] */
@@ -77,14 +77,14 @@ enum {
 /* MR_INVALID: an option is wrong, or this process is a worker. MR_NOT_FOUND: no node runs at the address. */
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node; borrowed until mr_shutdown */
-/* Sets a function that a call asks several times a second, on the waiting thread, while the call waits for shared
- * memory (mr_put, arguments, results). If fn returns true, the call fails with MR_CANCELLED and has no effect. It is
- * for languages that must poll for Ctrl-C. fn NULL: none. */
+/* Sets a function that is called several times a second while a call waits for shared memory (mr_put, arguments,
+ * results), on the thread of that call. If fn returns true, the call fails with MR_CANCELLED and has no effect. For
+ * languages that must poll for Ctrl-C. fn NULL: none. */
 typedef bool mr_interrupt_fn(void *user);
 MR_API void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user);
-/* Sets a function that describes what this process is doing, such as another language's stack: it writes at most `size`
- * bytes of text and returns how many. It is called when a user asks why a body does not end (`miniray why`), on a
- * thread of its own without any lock of the library, so it may block. Call this before mr_init. */
+/* Sets a function that describes what this process is doing, for example the call stack of another language: fn writes
+ * at most `size` bytes of text and returns their number. It is called for `miniray why`, on a thread of its own and
+ * without a lock of the library, so it may block. Call mr_on_describe before mr_init. */
 typedef size_t mr_describe_fn(void *user, char *out, size_t size);
 MR_API void mr_on_describe(mr_describe_fn *fn, void *user);
 /* Ends a private node and leaves a standalone one. Waiting calls return MR_CLOSED; values stay readable. */
@@ -120,8 +120,9 @@ MR_API void mr_register_method(const char *class_name, const char *method, mr_bo
 
 MR_API mr_context *mr_call_context(mr_call *call);    /* borrowed: bodies may submit tasks and create actors */
 MR_API const char *mr_call_name(const mr_call *call); /* of the task, class or method; borrowed like the call */
-/* The GPUs of the body that runs in this process, by their numbers on the machine: returns their count and writes the
- * first `room` of them. A GPU that CUDA_VISIBLE_DEVICES names instead of numbering is -1. A program has none. */
+/* The GPUs assigned to the body that runs in this process: returns their count and writes the machine's numbers of the
+ * first `room` of them; -1 for a GPU that CUDA_VISIBLE_DEVICES gives as a name instead of a number. In a program, which
+ * is not a worker, the count is 0. */
 MR_API size_t mr_gpu_ids(mr_context *mr, int *out, size_t room);
 /* The code that came with the name (mr_task_options.code); size 0: none. *kept is a pointer for the body's own use,
  * NULL at first, the same for every call of that name and code in this process. */
@@ -135,7 +136,8 @@ MR_API MR_MUST mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out);
 MR_API MR_MUST mr_status mr_arg_float(mr_call *call, size_t index, double *out);
 MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);
 MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out);
-MR_API MR_MUST mr_status mr_arg_ref(mr_call *call, size_t index, mr_ref *out); /* passed on with mr_value_arg */
+MR_API MR_MUST mr_status mr_arg_ref(mr_call *call, size_t index,
+                                    mr_ref *out); /* to pass the reference itself on, use mr_value_arg */
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copies the value; the last call counts */
@@ -156,7 +158,7 @@ MR_API MR_MUST mr_status mr_return_same(mr_call *call, size_t index, size_t as);
  * The body should return after both. The value that the body returns, else the count of results, is the value of the
  * stream's future. */
 MR_API MR_MUST mr_status mr_yield(mr_call *call, mr_arg value);
-MR_API MR_MUST mr_status mr_try_yield(mr_call *call, mr_arg value); /* does not wait: MR_BUSY, and nothing happened */
+MR_API MR_MUST mr_status mr_try_yield(mr_call *call, mr_arg value); /* does not wait. MR_BUSY: no room, and no effect */
 MR_API bool mr_call_streams(const mr_call *call);                   /* true: the caller asked for a stream */
 
 /* True: the call was cancelled (mr_cancel). A long body should check it and return. Tasks that the body has submitted
@@ -183,18 +185,19 @@ MR_API void mr_finish(mr_call *call, mr_status status); /* frees the call */
 MR_API void mr_resume(mr_context *mr, mr_call *call);
 
 /* For an actor whose thread also runs another event loop; call it in the body that creates the actor. When the thread
- * has no call to run, it calls fn(user), which serves calls with mr_serve until that returns MR_CLOSED. */
+ * has no call to run, the library calls fn(user), which must call mr_serve until that returns MR_CLOSED. */
 MR_API void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user);
 /* Inside that fn: runs the bodies of calls that have arrived, else waits for calls. MR_TIMEOUT: none came, or
  * mr_serve_wake was called. MR_CLOSED: the runtime has ended. */
 MR_API MR_MUST mr_status mr_serve(mr_context *mr, int64_t timeout_us);
-MR_API void mr_serve_wake(mr_context *mr); /* from any thread: mr_serve returns; if none runs, the next one */
+MR_API void mr_serve_wake(mr_context *mr); /* from any thread: makes the running mr_serve return, or the next one */
 /* A hint: the next wait of this process sleeps at once instead of polling first. It helps in a body whose caller has to
  * run other processes next, as a sync of models does, and applies only where processes outnumber CPUs. */
 MR_API void mr_yield_cpu(mr_context *mr);
 
-MR_API mr_actor mr_call_self(const mr_call *call);                                        /* zero: a task */
-MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
+MR_API mr_actor mr_call_self(const mr_call *call); /* the actor of the body; zero in a task */
+MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self,
+                                     void (*destroy)(void *)); /* sets the actor's state; self is moved */
 MR_API void *mr_self(mr_call *call);
 
 /* ---- Calling. */
@@ -206,7 +209,7 @@ typedef struct mr_task_options {
     double num_cpus;       /* [1]; negative: none */
     double num_gpus;       /* may be a fraction [0] */
     const char *resources; /* "name=2,other=0.5" [none] */
-    int max_retries;       /* after the death of the worker [3]; negative: none */
+    int max_retries;       /* retries after the death of the worker [3]; negative: none */
     int max_calls;         /* a worker that has run so many tasks of this name ends [MR_NO_LIMIT] */
     int num_returns;       /* results; `out` has room for that many [1]. MR_STREAM: a stream of results */
     int stream_ahead;      /* of a stream: results that may wait to be taken before mr_yield waits, 1 to 1,024 [16] */
@@ -228,7 +231,7 @@ typedef struct mr_actor_options {
     double num_gpus;        /* may be a fraction [0] */
     const char *resources;  /* "name=2,other=0.5" [none] */
     int detached;           /* 1: the actor outlives the program, until it is killed or the node ends [0] */
-    int max_restarts;       /* after the death of its process [0] */
+    int max_restarts;       /* restarts after the death of its process [0] */
     int max_concurrency;    /* threads that run its methods and share its state, 1 to 1,000 [1]; calls begin in order */
     /* Calls that are lost with the process are sent again after its restart, at most so often, in order; they may run
      * more than once. For calls of the creating program. [0] */
@@ -274,12 +277,12 @@ struct mr_args {
     mr_actor_submit(mr, actor, method, NULL, MR_AFTER_(__VA_ARGS__, ), MR_FIRST_(__VA_ARGS__, ))
 #endif
 
-/* None of these waits for a result. mr_actor_create waits until the node has accepted the actor, unless an argument
- * is a future without a value: then a refusal shows in the calls of the actor. The arguments of an actor's creation
- * are kept as long as the actor may be restarted; but a future inside a value that has no value yet is lost with the
- * process that made it. An actor may call itself; with one thread it must not wait for that call. `out` NULL: the
- * result is dropped, and a failure is printed once. MR_NOT_FOUND: no such task or class. MR_INVALID: an option or an
- * argument is wrong. */
+/* The following functions do not wait for a result. mr_actor_create waits until the node has accepted the actor, unless
+ * an argument is a future without a value: then calls of the actor fail if the node refuses it. The arguments of an
+ * actor's creation are kept as long as the actor may be restarted; but a future without a value inside an argument is
+ * lost with the process that made it. An actor may call itself; with one thread it must not wait for that call. `out`
+ * NULL: the result is dropped, and a failure is printed once. MR_NOT_FOUND: no such task or class. MR_INVALID: an
+ * option or an argument is wrong. */
 MR_API MR_MUST mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options,
                                         const mr_arg *args, size_t count, mr_ref *out);
 MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_actor_options *options,
@@ -319,7 +322,7 @@ MR_API MR_MUST mr_status mr_actor_restart(mr_context *mr, mr_actor actor);
 
 typedef struct mr_actor_info {
     char class_name[256], name[256], name_space[256]; /* name "": none */
-    uint32_t starts;                                  /* of its process; more than 1: it was restarted */
+    uint32_t starts;                                  /* starts of its process; more than 1: it was restarted */
     size_t about_size;
     uint8_t about[MR_ABOUT_MAX]; /* mr_actor_options.about */
 } mr_actor_info;
@@ -348,17 +351,18 @@ MR_API void mr_batch_cancel(mr_batch *batch);              /* frees the batch; i
  * process. It is borrowed as long as the value that it was read from: until the body returns, or mr_value_release.
  * mr_retain keeps it longer. An object lives as long as a reference to it, or a value that refers to it, exists.
  *
- * The death of the process that made a reference loses the object only if it had no value yet, or if the value was
- * not sent yet to the process that retains the reference: MR_OBJECT_LOST, and the error says which process died and
- * how. */
+ * After the death of the process that made a reference, the object is lost (MR_OBJECT_LOST) only if it had no value
+ * yet, or if the value was not sent yet to the process that retains the reference. The error says which process died
+ * and how. */
 
 MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
 /* Puts a large value that is written in place, as mr_return_filled. */
 MR_API MR_MUST mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out);
-/* A failure is that of the task; mr_last_error() gives its text and causes. MR_TIMEOUT. */
+/* Waits for the value of a future. If the task failed, returns its failure; mr_last_error() gives the text and causes.
+ * MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out);
-/* Copies bytes of a value (from mr_get or mr_arg_keep, not released) as they were when the value was made. A language
- * whose arrays cannot be constant may write to its view of a large value; only this process sees the change, and this
+/* Copies bytes of a value (from mr_get or mr_arg_keep, not released) as they were when the value was made. Languages
+ * without constant arrays may write to their view of a large value; only this process sees the change, and this
  * function reads the original. */
 MR_API MR_MUST mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out);
 /* True: the bytes lie in shared memory, and writing to them changes private copies of their pages. False: the next
@@ -392,16 +396,17 @@ MR_API MR_MUST mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t t
  * it or the stream is released. At the end of the stream it fails with MR_END. */
 MR_API MR_MUST mr_status mr_stream_peek(mr_context *mr, mr_ref stream, mr_ref *out);
 
-/* Cancels the task or the actor's call that makes the object. One that waits never runs; one that runs is notified
- * (mr_call_cancelled, mr_on_cancel). Everything that it has submitted, and submits later, is cancelled too; for an
- * actor with several threads, and after mr_defer, only what mr_resume attributes to it. The futures fail with
- * MR_CANCELLED. MR_NOT_FOUND: the object has a value, or no task makes it. A future of another process is cancelled
- * by that process: MR_OK then means that the request was sent. MR_OBJECT_LOST: that process is gone. */
+/* Cancels the task or actor call that makes the object. A call that has not begun never runs; a running one is notified
+ * (mr_call_cancelled, mr_on_cancel). Everything that the call has submitted, or submits later, is cancelled, too; for
+ * an actor with several threads, and after mr_defer, only what mr_resume attributes to it. The futures fail with
+ * MR_CANCELLED. MR_NOT_FOUND: the object has a value, or no task makes it. A future of another process is cancelled by
+ * that process: MR_OK then means that the request was sent. MR_OBJECT_LOST: that process is gone. */
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
-MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr, mr_ref ref); /* kills its worker. MR_INVALID: of an actor */
-MR_API MR_MUST mr_status mr_cancel_only(mr_context *mr, mr_ref ref);  /* not what it has submitted */
-MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref);       /* one more reference. MR_NOT_FOUND: released */
-MR_API void mr_release(mr_context *mr, mr_ref ref);                   /* one less; its task still runs */
+MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr,
+                                         mr_ref ref);                /* kills the worker. MR_INVALID: an actor's call */
+MR_API MR_MUST mr_status mr_cancel_only(mr_context *mr, mr_ref ref); /* not what the call has submitted */
+MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref);      /* adds a reference. MR_NOT_FOUND: released */
+MR_API void mr_release(mr_context *mr, mr_ref ref);                  /* removes a reference; the task still runs */
 
 #ifdef __cplusplus
 }

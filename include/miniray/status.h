@@ -27,7 +27,8 @@
 extern "C" {
 #endif
 
-/* X(name, number, text). Numbers travel between machines and versions: a number is never used for another status. */
+/* X(name, number, text). Processes of other versions and machines use the same numbers: a number is never used for
+ * another status. */
 #define MR_STATUS_LIST(X)                                            \
     X(OK, 0, "done")                                                 \
     X(INVALID, 1, "an argument is wrong")                            \
@@ -92,7 +93,7 @@ inline Type mr_init_options() {
 MR_API const char *mr_status_name(mr_status status); /* static: "TIMEOUT"; "UNKNOWN" for any other number */
 MR_API const char *mr_status_text(mr_status status); /* static: "not done in time" */
 MR_API const char *mr_last_error(void);              /* borrowed until this thread's next failing call; "" if none */
-MR_API const char *mr_version(void);                 /* static: "0.1.0" */
+MR_API const char *mr_version(void);                 /* static: "0.2.0" */
 
 #ifdef __cplusplus
 }

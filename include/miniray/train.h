@@ -8,7 +8,7 @@
  *     load_data_shard(shard, shards)  optional: tells the worker which shard of the data is its own
  *
  * An epoch calls train_epoch of all workers at once and averages their results; every sync_interval epochs it syncs the
- * weights through a model server (miniray/model.h). There are no hooks: the program has the loop.
+ * weights through a model server (miniray/model.h). There are no hooks: the loop is in the program.
  *
  *     mr_trainer_options options = MR_OPTIONS(mr_trainer_options, .num_workers = 4, .worker_class = "Digits");
  *     MR_TRY(mr_trainer_create(mr, &options, &trainer));
@@ -48,8 +48,8 @@ typedef struct mr_trainer mr_trainer; /* opaque; used by one thread at a time */
  * too, if there is a sync. */
 typedef struct mr_trainer_ops {
     size_t size;
-    mr_status (*create)(void *user, size_t worker);                            /* creates it, also after its death */
-    mr_status (*load)(void *user, size_t worker, mr_ref *out);                 /* its shard. MR_END: takes none */
+    mr_status (*create)(void *user, size_t worker);            /* creates the worker, also after its death */
+    mr_status (*load)(void *user, size_t worker, mr_ref *out); /* its shard. MR_END: takes none */
     mr_status (*train)(void *user, size_t worker, int64_t epoch, mr_ref *out); /* train_epoch */
     mr_status (*alive)(void *user, size_t worker, mr_ref *out);                /* any call that the worker answers */
     mr_status (*gather)(void *user, size_t worker, mr_ref *out);               /* its weights, for the sync */
@@ -77,21 +77,22 @@ typedef struct mr_trainer_options { /* all pointers are borrowed until mr_traine
     const mr_trainer_ops *ops;        /* workers of any other kind, instead of worker_class */
 } mr_trainer_options;
 
-/* Starts nothing yet. MR_INVALID: no workers, neither a class nor operations, or both. */
+/* Does not create the workers yet. MR_INVALID: no workers, neither a class nor operations, or both. */
 MR_API MR_MUST mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, mr_trainer **out);
 MR_API void mr_trainer_destroy(mr_trainer *trainer); /* ends workers of a class and their server */
 MR_API void mr_trainer_detach(mr_trainer *trainer);  /* after mr_shutdown; only mr_trainer_destroy follows */
 
-/* Creates the workers and gives them their shards; the first epoch does so, too. A second call does nothing. */
+/* Creates the workers and gives them their shards. Optional: the first epoch does it otherwise. A second call has no
+ * effect. */
 MR_API MR_MUST mr_status mr_trainer_start(mr_trainer *trainer);
 
 /* Runs one epoch. *out, owned by the caller, is the average of the workers' results: numbers are averaged over the
- * workers that have them, maps field by field; any other value is the first worker's. "synced" tells whether the
- * weights were synced. `sync` false: they are not synced, whatever the interval, and "synced" is missing. */
+ * workers that have them, maps field by field; any other value is the first worker's. The field "synced" is true if the
+ * weights were synced. `sync` false: they are not synced, whatever the interval, and there is no such field. */
 MR_API MR_MUST mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_value *out);
 
 /* For programs that call the workers themselves: creates dead workers again, with weights and shards, as far as
- * max_failures allows. *recovered is their number; 0: a failure had another cause. */
+ * max_failures allows. *recovered is their number; 0: no worker is dead, so a failure had another cause. */
 MR_API MR_MUST mr_status mr_trainer_recover(mr_trainer *trainer, size_t *recovered);
 
 /* The result of an epoch, counted from 0. MR_NOT_FOUND: there were fewer epochs. */
@@ -129,7 +130,7 @@ MR_API MR_MUST mr_status mr_metric_logger_write(mr_metric_logger *logger, int64_
                                                 const mr_value *result); /* not buffered */
 MR_API void mr_metric_logger_close(mr_metric_logger *logger);
 
-/* ---- Progress: one line for people. */
+/* ---- Progress: a line of text for a terminal. */
 
 typedef struct mr_progress {
     int64_t epoch, epochs; /* the current one, counted from 0, and how many there will be */

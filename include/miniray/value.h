@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* X(name, number, bytes of one item, text). Numbers travel: a number is never used for another dtype. */
+/* X(name, number, bytes of one item, text). Messages contain these numbers: none is ever used for another dtype. */
 #define MR_DTYPE_LIST(X)       \
     X(BOOL, 0, 1, "bool")      \
     X(I8, 1, 1, "int8")        \
@@ -142,12 +142,12 @@ typedef struct mr_error { /* borrowed from the value */
     mr_span message, origin; /* "division by zero", "task 'divide' in worker process 4711" */
 } mr_error;
 
-/* Reads an error: the error itself (depth 0), its cause (1), the cause's cause (2). MR_NOT_FOUND: the chain ends
- * before. */
+/* Reads an error: the error itself (depth 0), its cause (1), the cause of that cause (2), … MR_NOT_FOUND: the chain of
+ * causes ends before that depth. */
 MR_API MR_MUST mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out);
 
-/* Lists, tuples and maps; every other kind has no items. mr_iter_next takes constant time. mr_value_item and
- * mr_value_field take time in proportion to the items before the one that they find. */
+/* Items of lists, tuples and maps; other kinds have none. mr_iter_next takes constant time; the time of mr_value_item
+ * and mr_value_field grows with the position of the item. */
 MR_API size_t mr_value_count(const mr_value *value);                                          /* of a map: pairs */
 MR_API MR_MUST mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out);   /* list and tuple */
 MR_API MR_MUST mr_status mr_value_field(const mr_value *map, const char *key, mr_value *out); /* MR_NOT_FOUND */
@@ -156,7 +156,7 @@ typedef struct mr_iter {
     uint64_t word[3];
 } mr_iter;
 
-/* The iterator is borrowed as long as the value. A map gives key, value, key, value.
+/* The iterator is valid as long as the value. A map gives key, value, key, value.
  *
  *     mr_iter iter = mr_value_iter(&list);
  *     for (mr_value item; mr_iter_next(&iter, &item);) …
@@ -164,7 +164,7 @@ typedef struct mr_iter {
 MR_API mr_iter mr_value_iter(const mr_value *value);
 MR_API bool mr_iter_next(mr_iter *iter, mr_value *out); /* false at the end: *out is nil */
 
-MR_API void mr_value_release(mr_value *value); /* ends all views into it; *value is nil after */
+MR_API void mr_value_release(mr_value *value); /* ends all views into the value; *value is nil after */
 
 /* ---- Arguments. */
 
@@ -179,7 +179,7 @@ typedef struct mr_array {
     int64_t length;
 } mr_array;
 
-typedef struct mr_arg { /* the functions below make it */
+typedef struct mr_arg { /* made by the functions below */
     mr_kind kind;
     uint8_t dtype, tensor_kind, dims; /* of a tensor */
     bool received;                    /* `value` is set, whatever the kind */
@@ -210,7 +210,7 @@ MR_API mr_arg mr_map(const mr_arg *items, size_t count); /* `count` pairs: key, 
 MR_API mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *shape);
 MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its kind; `bytes` is ignored */
 MR_API mr_arg mr_vector(const float *data, size_t count); /* a one-dimensional tensor of float32 */
-MR_API mr_arg mr_future(mr_ref ref);                      /* the task receives its value, and starts when it exists */
+MR_API mr_arg mr_future(mr_ref ref);                      /* the task starts when the value exists, and receives it */
 MR_API mr_arg mr_handle(mr_actor actor);
 MR_API mr_arg mr_custom_arg(const mr_custom *custom);
 MR_API mr_arg mr_value_arg(const mr_value *value); /* passes a received value of any kind on */

@@ -9,7 +9,7 @@
 #include "cli/node_query.h"
 #include "cli/text_table.h"
 
-/* ---- Cells: one function per kind of column. */
+/* ---- Cells: a function for each kind of column. */
 
 typedef void cell_fn(text_table *table, const mr_value *row, const char *field);
 
@@ -29,7 +29,7 @@ static void time_cell(text_table *table, const mr_value *row, const char *field)
     text_table_cell(table, "%s", text_table_time(node_query_int(row, field)));
 }
 
-/* The first few texts of a list, with this between them. */
+/* `before`, then at most `most` texts of a list, separated by `between`. */
 static void list_cell(text_table *table, const char *before, const mr_value *list, size_t most, const char *between) {
     char text[256];
     size_t used = (size_t)snprintf(text, sizeof text, "%s", before), shown = 0;
@@ -43,7 +43,7 @@ static void list_cell(text_table *table, const char *before, const mr_value *lis
     text_table_cell(table, "%s%s", text, mr_value_count(list) > shown ? ", …" : "");
 }
 
-/* The state of a task or call: the thing that it waits for. */
+/* The state of a task or call, with the thing that it waits for. */
 static void waits_cell(text_table *table, const mr_value *row, const char *field) {
     const char *state = node_query_text(row, "state");
     mr_value ids = node_query_field(row, field);
@@ -58,13 +58,14 @@ static void waits_cell(text_table *table, const mr_value *row, const char *field
         text_table_cell(table, "waits for a worker with %s", node_query_text(row, "needs"));
 }
 
-/* why it is dead, or what it needs */
+/* Why the actor is dead, or the resources that it needs. */
 static void failure_cell(text_table *table, const mr_value *row, const char *field) {
     const char *failure = node_query_text(row, "failure");
     text_table_cell(table, "%s", failure[0] != '\0' ? failure : node_query_text(row, field));
 }
 
-static void actor_cell(text_table *table, const mr_value *row, const char *field) { /* that is there, or whose it is */
+/* The actor of a worker process, or another field if it has none. */
+static void actor_cell(text_table *table, const mr_value *row, const char *field) {
     const char *actor = node_query_text(row, "actor");
     text_table_cell(table, "%s", actor[0] != '\0' ? actor : node_query_text(row, field));
 }
@@ -163,7 +164,7 @@ static void print_rows(const listing *listing, const mr_value *rows) {
 
 static void print(const node_query *query, const mr_value *answer) {
     const listing *listing = listing_of(query->what);
-    if (listing == NULL) return; /* node_query_parse sees to it that there is one */
+    if (listing == NULL) return; /* node_query_parse accepts only names of lists */
     mr_value rows = node_query_field(answer, listing->what), silent = node_query_field(answer, "silent");
     int64_t total = node_query_int(answer, "total");
     if (total == 0) puts(listing->none);

@@ -20,7 +20,7 @@ enum {
     PATH_SIZE = 512,
     NAME_SIZE = 128,
     LOOK_EVERY_US = 100 * 1000,
-    FOR_THE_NODE = 0x1e /* begins a line that a worker wrote for its node, not for people */
+    FOR_THE_NODE = 0x1e /* first byte of a line that a worker writes for its node only: not printed */
 };
 
 typedef struct logs {
@@ -31,8 +31,8 @@ typedef struct logs {
 
 typedef struct log_file {
     char name[NAME_SIZE], stream[16], path[PATH_SIZE];
-    bool used; /* there is something in it */
-    long at;   /* read so far */
+    bool used; /* the file is not empty */
+    long at;   /* bytes printed so far */
 } log_file;
 
 typedef struct run {
@@ -41,7 +41,7 @@ typedef struct run {
     size_t count;
 } run;
 
-/* ---- The session, and its files. */
+/* ---- The session and its log files. */
 
 /* Writes the session directory of the chosen node, "" if none runs. A name such as p4 becomes a pid. */
 static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
@@ -60,7 +60,7 @@ static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SI
     mr_inspect_close(inspect);
 }
 
-/* Whether `name` is the file's name, or a word of it: "4711" of "worker-4711". */
+/* Whether `name` is the file's name, or a word of it, as "4711" in "worker-4711"; "" matches every file. */
 static bool is_named(const char *file, const char *name) {
     if (name[0] == '\0') return true;
     size_t size = strlen(name);
@@ -110,7 +110,7 @@ static bool find_run(const logs *logs, run *run) {
 
 /* ---- Printing. */
 
-/* Where the last lines begin. */
+/* The offset of the last `lines` lines. */
 static long last_lines(FILE *file, size_t lines) {
     fseek(file, 0, SEEK_END);
     long end = ftell(file), at = end > LINE_MAX_BYTES ? end - LINE_MAX_BYTES : 0, starts[LINES];
@@ -122,13 +122,13 @@ static long last_lines(FILE *file, size_t lines) {
     return count <= lines ? starts[0] : starts[count % LINES];
 }
 
-/* Prints whole lines, with the name in front if there are several files; control characters become '?'. */
+/* Prints new complete lines, after the file's name if there are several files; control characters become '?'. */
 static void print_new(log_file *log, bool named, bool from_the_end) {
     FILE *file = fopen(log->path, "re");
     if (file == NULL) return;
     if (from_the_end) log->at = last_lines(file, LINES);
     fseek(file, 0, SEEK_END);
-    if (ftell(file) < log->at) log->at = 0; /* it began again */
+    if (ftell(file) < log->at) log->at = 0; /* the file was rotated */
     fseek(file, log->at, SEEK_SET);
     char *line = NULL;
     size_t size = 0;

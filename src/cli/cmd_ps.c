@@ -174,10 +174,10 @@ static int be_server(int argc, char **argv) {
     return command_outcome(argv[0], mr_ps_run_server(&wanted));
 }
 
-/* ---- Which of them. */
+/* ---- Choice of the role. */
 
 typedef struct choice {
-    const char *role; /* NULL: none was named */
+    const char *role; /* NULL: none in the command line */
     int at;
 } choice;
 
@@ -207,7 +207,7 @@ static bool check_renamed(const char *title, int argc, char **argv) {
         for (size_t k = 0; k < sizeof renamed / sizeof *renamed; k++) {
             size_t size = strlen(renamed[k][0]);
             if (strncmp(argv[i], renamed[k][0], size) != 0 || (argv[i][size] != '\0' && argv[i][size] != '=')) continue;
-            if (argv[i][0] != '-' && i != 1) continue; /* a value of an option, or a file */
+            if (argv[i][0] != '-' && i != 1) continue; /* a value of an option, or a file name */
             fprintf(stderr, "%s: %s was renamed: use %s\n", title, renamed[k][0], renamed[k][1]);
             return false;
         }

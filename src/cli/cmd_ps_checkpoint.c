@@ -43,7 +43,7 @@ static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
     text_table_print(rows);
 }
 
-/* Lists the tables of the newest whole checkpoint only: the others differ in their rows. */
+/* Lists the tables of the newest complete checkpoint only: other checkpoints differ in the number of rows. */
 static void print_people(const mr_ps_checkpoints *all) {
     const mr_ps_checkpoint_info *newest = NULL;
     text_table *rows =

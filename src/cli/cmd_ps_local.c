@@ -1,8 +1,8 @@
 /* cmd_ps_local.c — `miniray ps local`: supervisor of a whole parameter server on this machine.
  *
- *   this process ──► scheduler, server 0, server 1, …      children, which end with it, also when it is killed
+ *   this process ──► scheduler, server 0, server 1, …      children, which end with this process, even if it is killed
  *        ▲
- *        └── SIGTERM, SIGINT, or the end of the process that --parent-pid names: all of them end, nothing is left
+ *        └── SIGTERM, SIGINT, or the end of the process of --parent-pid: all children end, temporary files are removed
  *
  * A child that dies is started again: a server copies its slots from other replicas, the scheduler continues from its
  * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
@@ -29,25 +29,25 @@
 
 enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000 };
 enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
-enum { PLACE_MAX = 36 }; /* a server's socket beside the scheduler's is an address of at most MR_PS_ADDRESS_MAX */
+enum { PLACE_MAX = 36 }; /* the address of a server's socket in this directory must fit into MR_PS_ADDRESS_MAX */
 
-typedef struct role { /* the first is the scheduler, the others are servers */
+typedef struct role { /* a child: role 0 is the scheduler, the others are servers */
     pid_t pid;        /* 0: not running */
     int64_t began_ms, again_ms;
-    int64_t pause_ms; /* before it is started again */
+    int64_t pause_ms; /* before the next start */
 } role;
 
 typedef struct local {
     const char *title;
     mr_ps_scheduler_options scheduler;
-    int with; /* a process; 0: none */
+    int with; /* process of --parent-pid; 0: none */
     char place[PLACE_MAX + 1], address[PLACE_MAX + 16], folder[PLACE_MAX + 16];
     role roles[ROLES_MAX];
     unsigned count;
     int signals, ended; /* descriptors; ended is -1 without --parent-pid */
     sigset_t before;
-    int code;   /* that the scheduler has ended with */
-    bool begun; /* a scheduler has been started: later ones say nothing */
+    int code;   /* exit status of the scheduler */
+    bool begun; /* the scheduler was started before: a restarted one does not print its address */
 } local;
 
 static int64_t now_ms(void) {
@@ -122,11 +122,12 @@ static void start(local *local, unsigned number) {
     if (number == 0 && pid > 0) local->begun = true;
 }
 
-/* False: it cannot go on. */
+/* Handles the death of a child. False: the scheduler has exited, so everything must end. */
 static bool take_death(local *local, role *role, int status) {
     int64_t now = now_ms();
     role->pid = 0;
-    if (role == local->roles && WIFEXITED(status)) return local->code = WEXITSTATUS(status), false; /* it printed why */
+    if (role == local->roles && WIFEXITED(status))
+        return local->code = WEXITSTATUS(status), false; /* the scheduler has printed the cause */
     if (now - role->began_ms >= LASTING_MS || role->pause_ms == 0)
         role->pause_ms = AGAIN_MIN_MS;
     else if (role->pause_ms < AGAIN_MAX_MS)
@@ -143,7 +144,7 @@ static bool take_deaths(local *local) {
     return true;
 }
 
-/* Starts the children that are due. Returns the time until the next one is due, -1: none is. */
+/* Starts children whose pause is over. Returns the milliseconds until the next start; -1: all run. */
 static int start_again(local *local) {
     int64_t now = now_ms(), least = -1;
     for (unsigned i = 0; i < local->count; i++) {
@@ -156,7 +157,7 @@ static int start_again(local *local) {
     return (int)least;
 }
 
-/* Servers keep nothing on disk; the scheduler leaves in order. */
+/* Ends all children. Servers have no state on disk and are killed; the scheduler gets SIGTERM and saves its state. */
 static void end(local *local) {
     int64_t until_ms = now_ms() + END_MS;
     for (unsigned i = 0; i < local->count; i++)
@@ -173,7 +174,7 @@ static void end(local *local) {
     }
 }
 
-/* ---- Until it ends. */
+/* ---- Waiting for the end. */
 
 static bool listen_for_ends(local *local) {
     sigset_t set;

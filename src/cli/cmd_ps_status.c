@@ -26,7 +26,7 @@ static const char *consistency_name(const mr_ps_info *info) {
     return names[info->consistency];
 }
 
-/* The counter in the lower 36 bits of an incarnation; its generation is above. */
+/* The counter in the lower 36 bits of an incarnation; the upper bits are the generation. */
 static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 36) - 1); }
 
 static uint32_t heads_of(const mr_ps_cluster_map *map, const mr_ps_server *server, uint32_t *copies) {
@@ -64,7 +64,7 @@ static uint32_t played(const mr_ps_cluster_map *map) {
     return count;
 }
 
-/* ---- For people. */
+/* ---- Text. */
 
 static void print_servers(const mr_ps_cluster_map *map, const mr_ps_processes *process_table) {
     static const mr_ps_process unheard = {.here = 0};
@@ -111,7 +111,7 @@ static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *pro
         printf("%u of %u slots lack replicas\n", lacking(map, process_table), map->slot_count);
 }
 
-/* Prints what the balancer has done, and nothing before its first move. */
+/* Prints the effects of load balancing; nothing before the first move. */
 static void print_balance(const mr_ps_cluster_map *map) {
     uint32_t moved = 0, hot = 0;
     for (uint32_t i = 0; i < map->slot_count; i++) {
@@ -146,7 +146,7 @@ static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *pr
     ps_process_list_print_ranks(process_table);
 }
 
-/* ---- For programs. */
+/* ---- JSON. */
 
 static mr_arg replica_of(const void *item, json_output *json) { return mr_int(((const mr_ps_replica *)item)->server); }
 

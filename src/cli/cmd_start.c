@@ -26,7 +26,7 @@ static double read_gpus(const char *text, struct argp_state *state) {
     return number;
 }
 
-/* Digits and perhaps k, M or G. */
+/* Reads a number of bytes: digits, then optionally k, M or G. */
 static size_t read_bytes(const char *text, struct argp_state *state) {
     char *end;
     errno = 0;

@@ -87,9 +87,9 @@ static void print_memory(const node_query *query, const mr_value *answer) {
     node_query_print_silent(&silent);
 }
 
-/* ---- Which nodes there are. */
+/* ---- List of nodes. */
 
-/* Prints the list and gives true, unless there is one to look at. */
+/* Prints the list of nodes and returns true, unless there is exactly one node or an address is given. */
 static bool print_nodes(const node_query *query) {
     static const char *const headings[] = {"KIND", ">PID", "ADDRESS", NULL};
     mr_value all, node;

@@ -12,7 +12,7 @@
 
 enum { RECORDS = 100 * 1000 };
 
-/* ---- The file. */
+/* ---- Output file. */
 
 static int complain(const node_query *query, const char *what) {
     fprintf(stderr, "%s: %s: %s\n", query->title, query->word, what);

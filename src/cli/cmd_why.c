@@ -7,7 +7,7 @@
 #include "cli/node_query.h"
 #include "cli/text_table.h"
 
-/* Prints the process's own description of its work, each line below the step. */
+/* Prints the process's description of its current work (mr_on_describe) below the step. */
 static void print_words(const mr_value *step, int indent) {
     mr_value does = node_query_field(step, "does");
     mr_span text;

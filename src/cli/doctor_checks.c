@@ -35,7 +35,7 @@ enum {
     FILES_LEAST = 256,
     FILES_GOOD = 4096,
     PROCESSES_GOOD = 1024,
-    FOLDER_LONGEST = 60, /* so that a socket below it has a name that fits */
+    FOLDER_LONGEST = 60, /* the path of a socket below this directory must fit into sockaddr_un */
 };
 #define MEGABYTE (INT64_C(1) << 20)
 
@@ -54,7 +54,7 @@ __attribute__((format(printf, 3, 4))) static void found(doctor_check_finding *fi
     finding->state = state;
 }
 
-/* The first line of a file of the kernel; false: it cannot be read. */
+/* Reads the first line of a file in /proc or /sys; false: it cannot be read. */
 static bool read_line(const char *path, char *text, int size) {
     FILE *file = fopen(path, "re");
     if (file == NULL) return false;
@@ -63,7 +63,7 @@ static bool read_line(const char *path, char *text, int size) {
     return good;
 }
 
-/* Bytes, from /proc/meminfo; -1: not known. */
+/* A number of bytes from /proc/meminfo; -1: unknown. */
 static int64_t memory_of(const char *key) {
     char line[128];
     long long kilobytes = -1;
@@ -77,7 +77,7 @@ static int64_t memory_of(const char *key) {
 
 typedef struct settings { /* values of options that checks need */
     int64_t arena_bytes;
-    char error[DOCTOR_CHECK_TEXT]; /* "": they can be read */
+    char error[DOCTOR_CHECK_TEXT]; /* why the options are not valid; "": they are */
 } settings;
 
 /* ---- The kernel. */
@@ -113,8 +113,8 @@ static void check_populate(doctor_check_finding *finding, const settings *settin
     if (memory != MAP_FAILED) munmap(memory, size);
 }
 
-/* An argument that is too small is refused with EFAULT or EINVAL by a kernel that knows the request, with ENOTTY by one
- * that does not. */
+/* Whether the kernel has PAGEMAP_SCAN: for an argument that is too small it then returns EFAULT or EINVAL, else ENOTTY.
+ */
 static void check_pagemap(doctor_check_finding *finding, const settings *settings) {
     enum { PAGEMAP_SCAN_NUMBER = 16, PAGEMAP_SCAN_SIZE = 96 };
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -163,7 +163,8 @@ static void check_processes(doctor_check_finding *finding, const settings *setti
 
 static void check_address_space(doctor_check_finding *finding, const settings *settings) {
     rlim_t arena = (rlim_t)settings->arena_bytes;
-    check_limit(finding, RLIMIT_AS, 3 * arena, 8 * arena); /* mapped twice: to write, and to read privately */
+    check_limit(finding, RLIMIT_AS, 3 * arena,
+                8 * arena); /* the arena is mapped twice: for writing, and privately for reading */
 }
 
 /* ---- Memory. */
@@ -184,7 +185,7 @@ static void check_memory(doctor_check_finding *finding, const settings *settings
           "%s available of %s; a node's shared memory is %s", have, text_table_bytes((int64_t)memory.total), want);
 }
 
-/* Whether the kernel would end processes of this container before the machine has no memory left. */
+/* Whether a memory limit of a cgroup ends processes before the machine is out of memory. */
 static void check_cgroup_memory(doctor_check_finding *finding, const settings *settings) {
     mr_memory memory;
     mr_memory_get(&memory);
@@ -304,7 +305,7 @@ static void check_runs(doctor_check_finding *finding, const settings *settings) 
     mr_value_release(&all);
 }
 
-/* ---- The list. */
+/* ---- List of checks. */
 
 static const struct {
     const char *name;

@@ -47,7 +47,7 @@ error_t json_output_parse(int key, char *text, struct argp_state *state) {
 }
 
 void json_output_print_text(const char *object) {
-    const char *fields = object + 1; /* behind the brace */
+    const char *fields = object + 1; /* after the brace */
     printf("{\"format\":%d%s%s\n", JSON_OUTPUT_FORMAT, fields[0] == '}' ? "" : ",", fields);
 }
 

@@ -33,8 +33,8 @@ static const command commands[] = {
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 typedef struct chosen {
-    const command *command; /* NULL: none yet */
-    int at;                 /* its place in argv; its arguments follow */
+    const command *command; /* NULL: not parsed yet */
+    int at;                 /* index of the command in argv; its arguments follow */
 } chosen;
 
 int command_outcome(const char *title, mr_status status) {
@@ -66,7 +66,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 
 /* Writes the list of commands below the options. argp frees the returned text, unless it is `text`. */
 static char *help_text(int key, const char *text, void *input) {
-    if (key != ARGP_KEY_HELP_EXTRA) return (char *)(uintptr_t)text; /* unchanged */
+    if (key != ARGP_KEY_HELP_EXTRA) return (char *)(uintptr_t)text; /* other help texts are unchanged */
     char *list = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&list, &size);

@@ -1,4 +1,4 @@
-/* miniray_test.c — the command as a user runs it: what it prints, what it says, how it ends. */
+/* miniray_test.c — the command line program: output, error messages and exit status. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@ typedef struct outcome {
 } outcome;
 
 typedef struct start {
-    const char *const *arguments;   /* ends with NULL */
-    const char *const *environment; /* the same */
+    const char *const *arguments;   /* NULL-terminated */
+    const char *const *environment; /* NULL-terminated */
     int out_fd, err_fd;
 } start;
 
@@ -137,8 +137,8 @@ static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
         {"scheduler", "--beyond-this-machine", "--beyond-this-machine was renamed: use --allow-remote\n"},
         {"local", "--folder=/tmp", "miniray ps local: --folder was renamed: use --checkpoint-dir\n"},
         {"local", "--exact-checkpoints", "--exact-checkpoints was renamed: use --consistent-checkpoints\n"},
-        {"local", "--backup=1", "--backup was renamed: use --backup-workers\n"}, /* it would be a shortening */
-        {"local", "--mixed", "--mixed was renamed: use --mixed-consistency\n"},  /* the same */
+        {"local", "--backup=1", "--backup was renamed: use --backup-workers\n"}, /* argp would accept an abbreviation */
+        {"local", "--mixed", "--mixed was renamed: use --mixed-consistency\n"},  /* here, too */
         {"local", "--with=1", "--with was renamed: use --parent-pid\n"},
         {"server", "--number=1", "miniray ps server: --number was renamed: use --id\n"},
         {"checkpoint", "make", "miniray ps checkpoint: make was renamed: use create\n"},
@@ -148,7 +148,8 @@ static void an_old_name_is_an_error_that_names_the_new_one(void **state) {
         assert_int_equal(outcome.code, USAGE);
         assert_has(outcome.err, renamed[i].said);
     }
-    outcome outcome = RUN("ps", "checkpoint", "--checkpoint-dir", "make", "list"); /* a value, not the old command */
+    outcome outcome = RUN("ps", "checkpoint", "--checkpoint-dir", "make",
+                          "list"); /* "make" is a value here, not the renamed command */
     assert_int_equal(outcome.code, 1);
     assert_null(strstr(outcome.err, "renamed"));
     outcome = run(LIST("config"), LIST("MINIRAY_SPILL_FOLDER=/tmp"));
@@ -207,7 +208,7 @@ static void wrong_usage_is_told(void **state) {
     assert_usage_error(run(NOTHING, NOTHING), "miniray: no command is given\n");
     assert_usage_error(RUN("dance"), "miniray: unknown command 'dance'\n");
     assert_usage_error(RUN(""), "miniray: unknown command ''\n");
-    assert_usage_error(RUN("conf"), "unknown command 'conf'\n"); /* no shortening: it would mean more later */
+    assert_usage_error(RUN("conf"), "unknown command 'conf'\n"); /* abbreviations could become ambiguous */
     assert_usage_error(RUN("--dance"), "unrecognized option '--dance'\n");
     assert_usage_error(RUN("--json", "config"), "unrecognized option '--json'\n");
     assert_usage_error(RUN("config", "--dance"), "miniray config: unrecognized option '--dance'\n");
@@ -275,7 +276,7 @@ static void no_node_at_all_is_no_fault_of_status(void **state) {
     outcome = run(LIST("logs", "4711"), LIST(variable));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "no log of process '4711'");
-    assert_int_equal(rmdir(folder), 0); /* looking leaves nothing */
+    assert_int_equal(rmdir(folder), 0); /* the command has left no file */
 }
 
 static void write_log(const char *run, const char *name, const char *text) {
@@ -287,7 +288,7 @@ static void write_log(const char *run, const char *name, const char *text) {
     fclose(file);
 }
 
-/* A run that is over: its newest lines, one file as a whole, nothing that a terminal would obey. */
+/* Logs of an ended session: the newest lines, or one complete file; control characters are replaced. */
 static void logs_of_a_run_are_shown(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], base[TEMP_DIR_FOLDER_MAX + 32], run_folder[TEMP_DIR_FOLDER_MAX + 64],
         variable[96];
@@ -301,7 +302,7 @@ static void logs_of_a_run_are_shown(void **state) {
     for (int i = 0; i < 100; i++) snprintf(long_text + strlen(long_text), 32, "line %d\n", i);
     write_log(run_folder, "4711.out.log", long_text);
     write_log(run_folder, "4711.out.log.1", "older\n");
-    write_log(run_folder, "4711.err.log", ""); /* it has not complained */
+    write_log(run_folder, "4711.err.log", ""); /* empty: nothing was written to stderr */
     write_log(run_folder, "4712.out.log", "\x1ename:Counter(7)\na \033[31mred\033[0m line");
     write_log(run_folder, "4712.err.log", "a complaint\n");
     outcome all = run(LIST("logs"), LIST(variable)), one = run(LIST("logs", "4711"), LIST(variable)),

@@ -62,9 +62,9 @@ void node_query_parse(node_query *query, int argc, char **argv, const char *args
     argp_parse(&argp, argc, argv, 0, NULL, query);
 }
 
-/* ---- Asking. */
+/* ---- Query. */
 
-/* The only node, or the standalone one; prints an error if there is neither. */
+/* Chooses the only node, or the standalone one; prints an error if there is neither. */
 static bool choose(const node_query *query, const mr_value *nodes, char out[NODE_QUERY_ADDRESS_SIZE]) {
     mr_value node;
     size_t count = mr_value_count(nodes);
@@ -123,7 +123,7 @@ int node_query_run(const node_query *query, node_query_print_fn *print) {
     return code;
 }
 
-/* ---- Reading. */
+/* ---- Access to the answer. */
 
 mr_value node_query_field(const mr_value *map, const char *key) {
     mr_value value;

@@ -9,29 +9,29 @@
 
 typedef struct node_query {
     const char *title;   /* "miniray status", for messages */
-    const char *address; /* NULL: the one node that is found */
+    const char *address; /* NULL: the only node, or the standalone one */
     const char *what, *id;
-    const char *word;                /* argument of the command; NULL: none is given */
-    const char *missing;             /* error when there is no word; NULL: the command takes none */
+    const char *word;                /* argument of the command; NULL: none */
+    const char *missing;             /* error if the word is missing; NULL: the command takes no word */
     bool (*knows)(const char *word); /* NULL: every word is valid */
-    const char *unknown;             /* error about any other, with %s for the word */
+    const char *unknown;             /* error for other words, with %s for the word */
     size_t limit;
     bool as_json;
 } node_query;
 
-extern const struct argp node_query_options; /* a child for a command's own; its input is a look */
+extern const struct argp node_query_options; /* argp child with the common options; its input is a node_query */
 
 /* Parses the arguments of a command with these options and at most one word. */
 void node_query_parse(node_query *query, int argc, char **argv, const char *args_doc, const char *doc);
 
 typedef void node_query_print_fn(const node_query *query, const mr_value *answer);
 
-/* Asks, prints the JSON or lets `print` print for people; gives the exit status. */
+/* Queries the node, then prints the answer as JSON or calls `print`; returns the exit status. */
 int node_query_run(const node_query *query, node_query_print_fn *print);
 
-/* The same without printing: true, and the answer is to be released and the node to be left. */
+/* Queries the node. True: the caller must release the answer and close *inspect. False: the error was printed. */
 bool node_query_ask(const node_query *query, mr_inspect **inspect, mr_value *answer);
-/* Without asking, too: true, and the node is to be left. */
+/* Joins the node only. True: the caller must close *inspect. False: the error was printed. */
 bool node_query_open(const node_query *query, mr_inspect **inspect);
 
 /* Fields of a map; a missing field is nil, 0 or "". A text is valid for the next seven calls. */

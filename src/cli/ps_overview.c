@@ -32,9 +32,9 @@ const char *ps_time_text(int64_t us, char out[32]) {
     return out;
 }
 
-/* ---- For people. */
+/* ---- Text. */
 
-/* The scheduler may be another machine's, with another clock. */
+/* The time since `us`; not negative, because the scheduler's machine may have another clock. */
 static const char *time_since(int64_t us) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -114,12 +114,12 @@ void ps_overview_print_data(const mr_ps_overview *overview) {
     text_table_print(rows);
 }
 
-/* ---- For programs. */
+/* ---- JSON. */
 
 static mr_arg seconds(int64_t us) { return us == 0 ? mr_nil() : mr_float((double)us / 1e6); }
 static mr_arg text_or_none(const char *text) { return text[0] == '\0' ? mr_nil() : mr_str(text); }
 
-/* A text for each line that is not empty. */
+/* A list with a text for each line that is not empty. */
 static mr_arg hints_of(const mr_ps_overview *overview, json_output *json) {
     enum { HINTS_MAX = 16 };
     mr_arg *hints = json_output_list(json, HINTS_MAX);

@@ -15,7 +15,7 @@ const mr_ps_process *ps_process_list_find(const mr_ps_processes *process_table, 
     return NULL;
 }
 
-/* ---- For people. */
+/* ---- Text. */
 
 void ps_process_list_print_steps(const mr_ps_processes *process_table) {
     const mr_ps_process *slowest = NULL, *fastest = NULL;
@@ -101,7 +101,7 @@ void ps_process_list_print_ranks(const mr_ps_processes *process_table) {
     text_table_print(table);
 }
 
-/* ---- For programs. */
+/* ---- JSON. */
 
 static mr_arg metric_of(const void *item, json_output *json) {
     const mr_ps_metric *metric = item;

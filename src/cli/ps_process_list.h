@@ -7,12 +7,12 @@
 #include "miniray/ps.h"
 
 const mr_ps_process *ps_process_list_find(const mr_ps_processes *process_table, int role,
-                                          uint32_t number); /* NULL: unknown */
+                                          uint32_t number); /* NULL: no such process */
 
-/* a line: slowest and fastest rank, if any is here */
+/* A line with the slowest and the fastest connected rank; nothing if there is none. */
 void ps_process_list_print_steps(const mr_ps_processes *process_table);
-void ps_process_list_print_disputes(const mr_ps_processes *process_table); /* a line, if there are any */
-/* a table of the metrics of scheduler and servers, if any */
+void ps_process_list_print_disputes(const mr_ps_processes *process_table); /* a line, if a server reports conflicts */
+/* A table of the metrics of scheduler and servers; nothing if there are none. */
 void ps_process_list_print_others(const mr_ps_processes *process_table);
 void ps_process_list_print_ranks(const mr_ps_processes *process_table); /* a table of ranks with their metrics */
 

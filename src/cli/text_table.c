@@ -18,7 +18,7 @@ struct text_table {
     size_t count, capacity;
 };
 
-/* Characters, not bytes: every byte but the later ones of a character. */
+/* The number of characters: all bytes of UTF-8 except continuation bytes. */
 static int width_of(const char *text) {
     int width = 0;
     for (; *text != '\0'; text++) width += ((unsigned char)*text & 0xc0) != 0x80;
@@ -45,7 +45,7 @@ text_table *text_table_create(const char *const *headings) {
     return table;
 }
 
-/* What processes say is shown, not obeyed: no control character reaches the terminal. */
+/* Replaces control characters, which texts of other processes may contain, so that none reaches the terminal. */
 static void make_harmless(char *text) {
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
@@ -73,7 +73,7 @@ static int terminal_width(void) {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40 ? size.ws_col : WIDTH;
 }
 
-/* At most `width` characters of the text, with an ellipsis if it is longer; 0: all. */
+/* Prints at most `width` characters of the text, with an ellipsis if it is longer; width 0: all. */
 static void print_cut(const char *text, int width) {
     if (width <= 0 || width_of(text) <= width) {
         fputs(text, stdout);
@@ -100,7 +100,7 @@ static void print_row(const text_table *table, const char *const *cells, bool ar
     putchar('\n');
 }
 
-/* The widest column of texts before the last; -1: none can be narrower. */
+/* The widest column of texts except the last column; -1: none can be narrower. */
 static int widest(const text_table *table) {
     int found = -1, most = TEXT_MIN;
     for (int i = 0; i < table->columns - 1; i++) {
@@ -111,7 +111,7 @@ static int widest(const text_table *table) {
     return found;
 }
 
-/* Numbers stay as they are: a line may still be longer than a narrow terminal. */
+/* Reduces the widths of columns to fit the terminal. Numbers are never cut, so a line may still be too long. */
 static void fit(text_table *table, int terminal) {
     int *last = &table->widths[table->columns - 1], all = GAP * (table->columns - 1);
     for (int i = 0; i < table->columns; i++) all += table->widths[i];

@@ -17,15 +17,15 @@
 typedef struct ps_actor {
     bool is_server;
     char name[PS_ACTOR_NAME_MAX];
-    char *texts[2]; /* owned: what the options point to */
+    char *texts[2]; /* owned: texts that the options point to */
     mr_ps_scheduler_options scheduler;
     mr_ps_server_options server;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the rest */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     bool listens, over, dismissed;
     char address[MR_PS_ADDRESS_MAX];
-    ps_actor_refusal end; /* how it was over */
+    ps_actor_refusal end; /* result of the service, valid if `over` */
 } ps_actor;
 
 /* ---- Arguments of a creation: the name of the process, then these fields of the options. */
@@ -128,7 +128,7 @@ static mr_status read_role(mr_call *call, ps_actor *actor) {
     return error_set(MR_INVALID, "unknown consistency %u", (unsigned)actor->scheduler.consistency);
 }
 
-/* ---- The thread that serves. */
+/* ---- Service thread. */
 
 static void now_listens(void *context, const char *address) {
     ps_actor *actor = context;
@@ -149,14 +149,15 @@ static void *play(void *argument) {
     bool deserts = actor->listens && !actor->dismissed;
     pthread_cond_broadcast(&actor->changed);
     pthread_mutex_unlock(&actor->lock);
-    if (deserts) { /* no thread serves here any more */
+    if (deserts) { /* the service ended by itself: end the process, so that the node restarts the actor */
         fprintf(stderr, "%s: %s\n", actor->name, actor->end.why);
         _exit(status == MR_OK ? EX_OK : EX_SOFTWARE);
     }
     return NULL;
 }
 
-/* Signals that are sent to the process are not the thread's; its own waits until it looks. */
+/* Starts the service thread with SIGTERM and SIGINT blocked: signals to the process go to other threads, and a signal
+ * to this thread (dismiss) stays pending until the service reads it. */
 static mr_status start(ps_actor *actor) {
     sigset_t signals, before;
     sigemptyset(&signals);
@@ -177,7 +178,7 @@ static bool await_beginning(ps_actor *actor) {
     return listens;
 }
 
-/* ---- As an actor. */
+/* ---- Actor methods. */
 
 static void ps_actor_free(ps_actor *actor) {
     pthread_cond_destroy(&actor->changed);
@@ -202,8 +203,8 @@ static void destroy(void *self) {
     ps_actor_free(actor);
 }
 
-/* The caller that starts a scheduler waits, and gets the cause of a failure as the answer to "address". Later, and of a
- * server, no caller waits: the actor dies. */
+/* Whether a caller waits for the start: mr_ps_start waits for the first start of a scheduler and gets the cause of a
+ * failure as the answer to "address". Otherwise a failed start makes the actor die. */
 static bool is_awaited(mr_call *call, const ps_actor *actor) {
     mr_actor_info facts;
     if (actor->is_server) return false;
@@ -250,7 +251,8 @@ static mr_status stop(mr_call *call) {
     return MR_OK;
 }
 
-/* Before a native worker serves, which is before constructors without a priority have run (runtime/common/boot.h). */
+/* The priority makes this run before a native worker begins to serve, which happens before constructors without a
+ * priority run (runtime/common/boot.h). */
 __attribute__((constructor(1000))) static void register_roles(void) {
     static const char *const classes[] = {PS_ACTOR_SCHEDULER, PS_ACTOR_SERVER};
     mr_register_method(PS_ACTOR_SCHEDULER, NULL, create_scheduler);

@@ -1,5 +1,5 @@
-/* ps_deployment.c — see miniray/deployment.h. Calls of the program: they make the actors (ps_actor.h) and end them; the
- * node restarts actors that die. Tested by tests/deployment_test.c. */
+/* ps_deployment.c — see miniray/deployment.h. These functions create and end the actors (ps_actor.h); the node restarts
+ * actors that die. Tested by tests/deployment_test.c. */
 #include "miniray/deployment.h"
 
 #include <limits.h>
@@ -22,11 +22,11 @@ struct mr_ps_deployment {
     char address[MR_PS_ADDRESS_MAX];
     mr_actor scheduler;
     bool has_scheduler;
-    uint32_t count; /* of servers that there are */
+    uint32_t count; /* servers created so far */
     mr_actor servers[];
 };
 
-/* ---- What cannot be. */
+/* ---- Checks of options. */
 
 static mr_status check_server(const mr_actor_options *server) {
     const char *wrong = server->name != NULL            ? "name"
@@ -74,7 +74,7 @@ static mr_status read_folder(const mr_value *answer, char out[FOLDER_MAX]) {
     return MR_OK;
 }
 
-/* Of the run of the node that the program has joined. */
+/* Writes the session directory of the node that the program has joined. */
 static mr_status find_run(mr_context *mr, char out[FOLDER_MAX]) {
     mr_inspect *inspect;
     mr_value answer;
@@ -100,7 +100,7 @@ static void name_actor(const mr_ps_deployment *deployment, const char *role, cha
     snprintf(out, NAME_MAX_BYTES, "%s/%s", strrchr(deployment->dir.path, '/') + 1, role);
 }
 
-/* From the root on: the worker is somewhere else. */
+/* The absolute path of a folder: workers have another working directory. */
 static mr_status name_folder(const mr_ps_deployment *deployment, const char *given, char out[PATH_MAX]) {
     char here[PATH_MAX] = "";
     if (given != NULL && given[0] != '/' && getcwd(here, sizeof here) == NULL)
@@ -149,7 +149,7 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
     return MR_OK;
 }
 
-/* Calls a method without arguments and waits for what it gives, which is the caller's. */
+/* Calls a method without arguments and waits for the result, which the caller releases. */
 static mr_status ask(mr_context *mr, mr_actor actor, const char *method, int64_t timeout_us, mr_value *out) {
     mr_ref ref;
     MR_TRY(mr_actor_submit(mr, actor, method, &MR_OPTIONS(mr_call_options, .max_retries = RETRIES), NULL, 0, &ref));
@@ -165,7 +165,7 @@ static mr_status ask(mr_context *mr, mr_actor actor, const char *method, int64_t
     return status;
 }
 
-/* An address with a free port (tcp:…:0) is not known before it listens. */
+/* Waits until the scheduler listens, and stores its address: with a free port (tcp:…:0) it is not known before. */
 static mr_status await_scheduler(mr_context *mr, mr_ps_deployment *deployment, int64_t timeout_us) {
     mr_value value;
     mr_span text;
@@ -177,7 +177,7 @@ static mr_status await_scheduler(mr_context *mr, mr_ps_deployment *deployment, i
     return status;
 }
 
-/* ---- The life of it. */
+/* ---- Start and stop. */
 
 static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_start_options *options,
                        int64_t timeout_us) {
@@ -239,11 +239,11 @@ mr_status mr_ps_pid(mr_context *mr, const mr_ps_deployment *deployment, int serv
 }
 
 static void end_actor(mr_context *mr, mr_actor actor) {
-    if (mr_actor_kill(mr, actor) != MR_OK) error_clear(); /* it is dead already */
+    if (mr_actor_kill(mr, actor) != MR_OK) error_clear(); /* the actor is dead already */
     mr_actor_release(mr, actor);
 }
 
-/* The scheduler goes first: what it knows of the servers stays as it was. */
+/* The scheduler ends first, so that the ends of the servers do not change its saved state. */
 static void end_actors(mr_context *mr, const mr_ps_deployment *deployment) {
     mr_value nothing;
     if (deployment->has_scheduler && ask(mr, deployment->scheduler, "stop", END_US, &nothing) == MR_OK)

@@ -1,11 +1,12 @@
 /* block_allocator.c — see block_allocator.h.
  *
- * List number of a size of u units: below 16 it is u; above, 16 for each power of two, by the four bits that follow the
- * highest one. `some` has a bit for each list that is not empty.
+ * A size of u units below 16 is in list u. Above, each power of two has 16 lists, chosen by the four bits below the
+ * highest bit of u. `some` has a bit for each list that is not empty.
  *
- * Invariants (block_allocator_check)  the cuts of a stretch cover it, in order, without gaps; no two neighbours are
- *                                     free; a free run is in the list of its size if its stretch is open and in none if
- *                                     it is closed; `used` is the sum of the blocks. */
+ * Invariants (block_allocator_check)  the cuts of a stretch cover the stretch in address order without gaps; two
+ *                                     neighbours are never both free; a free run is in the list of its size if its
+ *                                     stretch is open, and in no list if the stretch is closed; `used` is the sum of
+ *                                     the sizes of the blocks. */
 #include "store/block_allocator.h"
 
 #include <stdlib.h>
@@ -15,14 +16,14 @@
 
 enum { SPLITS = 16, SPLIT_BITS = 4 };
 
-static unsigned list_of(uint64_t units) { /* whose runs have at least the least of their class */
+static unsigned list_of(uint64_t units) { /* the list for runs of this size; each list is a size class */
     if (units < SPLITS) return (unsigned)units;
     unsigned power = 63u - (unsigned)__builtin_clzll(units);
     unsigned index = (power - SPLIT_BITS + 1) * SPLITS + (unsigned)(units >> (power - SPLIT_BITS) & (SPLITS - 1));
     return index < BLOCK_ALLOCATOR_LISTS ? index : BLOCK_ALLOCATOR_LISTS - 1;
 }
 
-/* The first list all of whose runs are long enough. */
+/* The first list in which every run has at least `units` units. */
 static unsigned first_list(uint64_t units) {
     if (units < SPLITS) return (unsigned)units;
     unsigned power = 63u - (unsigned)__builtin_clzll(units);

@@ -1,4 +1,4 @@
-/* block_allocator_test.c — every block lies in a stretch and overlaps no other; what is free can be had again. */
+/* block_allocator_test.c — every block is in a stretch and overlaps no other block; freed memory is allocated again. */
 #include "store/block_allocator.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void a_block_is_cut_and_joined_again(void **state) {
     block_allocator_free(&allocator, c);
     assert_true(stretch_is_empty(stretch));
     block_allocator_check(&allocator);
-    block *all = block_allocator_alloc(&allocator, MB); /* one run again, and a whole stretch is a block */
+    block *all = block_allocator_alloc(&allocator, MB); /* the free runs were merged: a whole stretch is one block */
     assert_non_null(all);
     assert_int_equal(all->extent.offset, MB);
     assert_null(block_allocator_alloc(&allocator, 1));
@@ -72,7 +72,7 @@ static uint64_t random_size(rng *rng, uint64_t least, uint64_t most) {
     return least + rng_below(rng, most - least + 1);
 }
 
-/* Fills until the first refusal, with half of what is there replaced again and again on the way: how full is it? */
+/* Allocates until the first failure, while half of the blocks are replaced repeatedly. Returns the share in use. */
 static double full_at_refusal(uint64_t seed, uint64_t unit, uint64_t least, uint64_t most) {
     static block *live[LIVE_MAX];
     size_t count = 0;
@@ -124,7 +124,7 @@ static void fragmentation_is_bounded(void **state) {
         if (small < least) least = small;
         if (large < least_large) least_large = large;
         assert_true(small > 0.7);
-        assert_true(large > 0.5); /* a block may be an eighth of the whole */
+        assert_true(large > 0.5); /* a block may be an eighth of the stretch */
     }
     print_message("the first refusal comes with %.0f %% in use or more, %.0f %% where blocks are large\n", least * 100,
                   least_large * 100);

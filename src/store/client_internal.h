@@ -1,18 +1,18 @@
 /* client_internal.h — internals of the store client, shared by store_client.c (objects) and store_client_memory.c
  * (extents). No other file includes this.
  *
- * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on
- * record, with no hold (idle), until the store server has taken it and the block can be used again.
+ * An object's record is freed with its last hold. Exception: the record of an object that this process created and
+ * shared stays, without a hold (idle), until the store server has ended the object and its block can be used again.
  *
  * Invariants (store_client_check)
- *   1  A record is found by its slot. It has an entry of the hold table exactly while it has holds, bytes to show
- *      exactly while it has views, and views only while it has holds; `viewed` counts those with views.
- *   2  An object without a hold was made here, is in `idle`, and is counted there with its bytes; one that was made
- *      here and is held is in `made`.
- *   3  Only objects made here have memory of this process, a block or a stretch of its own, never both.
- *   4  `leased` is the size of all stretches, `spare_bytes` that of the empty ones; the blocks are sound
+ *   1  A record is found by its slot. A record has an entry of the hold table exactly while it has holds, a data
+ *      pointer exactly while it has views, and views only while it has holds; `viewed` counts the records with views.
+ *   2  An object without a hold was created by this process and is in `idle`; idle_count and idle_bytes include it. An
+ *      object that was created here and is held is in `made`.
+ *   3  Only objects created here use memory of this process: a block, or a stretch for this object alone, never both.
+ *   4  `leased` is the size of all stretches, `spare_bytes` that of the empty ones; the block allocators are consistent
  *      (block_allocator.h).
- *   5  Every entry of the hold table is free or one record's; no more slots are free than were lent. */
+ *   5  Every entry of the hold table is free or belongs to one record; no more slots are free than were lent. */
 #pragma once
 #include "base/error.h"
 #include "base/failpoint.h"
@@ -23,30 +23,30 @@
 #include "store/private_mapping.h"
 #include "store/store_client.h"
 
-typedef struct own_stretch { /* leased for one object */
-    list place;              /* in store->spare while it has none */
+typedef struct own_stretch { /* lent for one object */
+    list place;              /* in store->spare while the stretch has no object */
     extent extent;
 } own_stretch;
 
 struct store_client_object {
-    list place; /* in store->made or store->idle if we made it */
+    list place; /* in store->made or store->idle, if this process created the object */
     object_header *header;
     object_ref ref;
     uint64_t size;
     hold_entry *entry; /* NULL: no hold */
     uint32_t holds, views;
-    bool made;      /* by this process: slot and memory are ours */
-    bool shown;     /* others may know it */
-    bool restoring; /* the store server was asked to bring it back, */
-    bool refused;   /* and had no room for it, at this time: */
+    bool made;      /* created by this process, which owns slot and memory */
+    bool shown;     /* its ref was given out: other processes may hold the object */
+    bool restoring; /* the store server was asked to restore the object, */
+    bool refused;   /* and had no room for it, at refused_us */
     int64_t refused_us;
-    block *block; /* its memory, if made and not taken: one of the two */
+    block *block; /* its memory, if created here and not taken by the store server: block or own */
     own_stretch *own;
-    void *data;           /* of the views */
-    uint64_t data_offset; /* of bytes viewed in place */
+    void *data;           /* what views show; NULL: no view */
+    uint64_t data_offset; /* in the arena, of an object viewed in place */
 };
 
-/* Between two steps that others can see. */
+/* A point between two changes of shared memory that other processes can observe: a failpoint, and a hook of tests. */
 #define STORE_CLIENT_STEP(store, name)                                        \
     do {                                                                      \
         FAILPOINT(name);                                                      \
@@ -64,23 +64,23 @@ struct store_client {
     private_mapping views;
     hold_table holds;
     uint64_t next_number;
-    list made; /* objects that this process made and holds */
-    list idle; /* that it made, gave out and does not hold any more */
+    list made; /* objects that this process created and holds */
+    list idle; /* objects that this process created and shared, and holds no more */
     size_t idle_count;
     uint64_t idle_bytes;
-    bool collecting;              /* the store server has been asked to look for objects that no process holds */
+    bool collecting;              /* a collection was requested from the store server */
     map by_slot;                  /* slot offset → store_client_object */
     object_header **free_headers; /* owned stack */
     size_t free_slot_count, slot_capacity;
 
     block_allocator small, pages;
-    list spare;                   /* own_stretches that are empty, the oldest first */
-    uint64_t leased, spare_bytes; /* spare: all empty stretches */
-    uint64_t *touched;            /* owned; a bit for each TOUCH_BYTES that this process's page tables have */
+    list spare;                   /* empty own_stretches, the oldest first */
+    uint64_t leased, spare_bytes; /* sizes of all stretches, and of the empty ones */
+    uint64_t *touched;            /* owned; a bit for each TOUCH_BYTES of the arena in this process's page tables */
     uint64_t taken_seen, moved_seen, wanted_seen;
 
     bool pending[WANTS];
-    mr_status failed[WANTS]; /* of the last answer; reported once */
+    mr_status failed[WANTS]; /* status of the last answer; returned once */
     char failure[ERROR_TEXT_MAX];
     int64_t retry_us;
     uint32_t viewed;
@@ -90,20 +90,20 @@ struct store_client {
 
 void store_client_memory_init(store_client *store);
 void store_client_memory_fini(store_client *store);
-/* Sees to it that a slot and a hold entry can be had. MR_BUSY: asked for. */
+/* Makes sure that a slot (WANT_SLOTS) or hold entry (WANT_HOLDS) is free. MR_BUSY: requested from the store server. */
 mr_status store_client_need(store_client *store, store_client_want want);
-/* sets block or own */
+/* Allocates memory; sets object->block or object->own. */
 mr_status store_client_memory_take(store_client *store, uint64_t size, store_client_object *object);
 uint64_t store_client_memory_offset(const store_client_object *object);
-/* it is this process's to use again */
+/* Makes the object's memory available to this process again. */
 void store_client_memory_release(store_client *store, store_client_object *object);
-/* the store server took it; a block is still ours to reuse */
+/* For an object whose memory the store server took: a block is reused, a stretch of its own is gone. */
 void store_client_memory_forget(store_client *store, store_client_object *object);
-/* gives empty stretches back; closes nearly empty ones */
+/* Returns empty stretches to the store server. `close`: also closes nearly empty ones. */
 void store_client_memory_back(store_client *store, bool close);
-/* Slots and entries are asked for before the last is gone, so that no caller has to wait for them. */
+/* Requests slots and entries before the last one is used, so that no caller has to wait for them. */
 void store_client_ask_ahead(store_client *store);
-void store_client_ask_collect(store_client *store); /* if there is enough to collect */
+void store_client_ask_collect(store_client *store); /* if enough objects are idle */
 
 /* ---- store_client_check.c */
 

@@ -15,7 +15,7 @@ static void make_room(hold_table *holds, size_t more) {
     holds->free = xrealloc(holds->free, holds->capacity * sizeof holds->free[0]);
 }
 
-/* Low entries come first: the store server's scan stays in few cache lines. */
+/* Low entries are used first, so that the store server's scan touches few cache lines. */
 void hold_table_init(hold_table *holds, process_page *page) {
     *holds = (struct hold_table){.page = page};
     make_room(holds, PROCESS_PAGE_ENTRIES);
@@ -39,7 +39,7 @@ hold_entry *hold_table_add(hold_table *holds, uint64_t slot) {
     return entry;
 }
 
-/* One writer: no locked instruction is needed to count. */
+/* The counter has one writer, so no atomic read-modify-write is needed. */
 static void count_release(hold_table *holds) {
     if (holds->step != NULL) holds->step(holds->context);
     uint64_t count = atomic_load_explicit(&holds->page->released, memory_order_relaxed);

@@ -1,52 +1,53 @@
 /* object_header.h — object header in shared memory; object ids and references.
  *
- * An object is written once, sealed, then immutable. Its *slot* has its id and place; a process that has a *ref*
- * (id, slot, sequence) can find and hold it without asking another process. A slot belongs to the process whose page it
- * lies in.
+ * An object is written once, sealed, and immutable from then on. The object's *slot* contains its id and offset. A
+ * process that has a *ref* (id, slot, sequence) finds and holds the object without a message to another process. A slot
+ * belongs to the process that owns the page of the slot.
  *
  *   slot      offset  what                                            written by
  *   --------  ------  ----------------------------------------------  -----------------------------------------------
  *   word      0       sequence << 8 | condemned flag | state          see below
- *   id        8       its maker, and the maker's count                maker, while CREATING
- *   offset    24      where its bytes are in the arena         maker, while CREATING; store server, while SPILLED
- *   size      32      how many                                        maker, while CREATING
- *   used_us   40      when it was last viewed (monotonic)             viewing process; only a hint
- *   moves     48      how often the store server has taken its memory  maker sets 0; store server
+ *   id        8       creating process, and its count of objects      creating process, while CREATING
+ *   offset    24      of the object's bytes in the arena              as id; store server, while SPILLED
+ *   size      32      of the object in bytes                          as id; store server, while SPILLED
+ *   used_us   40      monotonic time of the last view                 viewing process; only a hint
+ *   moves     48      count of times the store server took its memory creating process sets 0; store server
  *
- * States (M maker's process, K store server, H any holder):
+ * States (M creating process, K store server, H any holder):
  *
  *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
  *    ▲ ▲                  │                  │ │ ▲           │                       │
- *    │ └──M abort, K died─┘                  │ │ └──H pins───┘                       │ file bad, H deletes
- *    ├──────M frees what it never showed─────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
- *    └──M has taken the memory back── GONE ◄──K── condemned and without a hold
+ *    │ └──M aborts or dies┘                  │ │ └──H pins───┘                       │ file bad, H deletes
+ *    ├───M frees an object never shared──────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
+ *    └──M has reclaimed the memory─── GONE ◄──K── condemned and without a hold
  *
- * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the store server found no holder and asks for objections.
+ * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the store server found no hold. A new holder clears the
+ * flag; otherwise the object becomes GONE.
  *
  * Invariants
- *  1 A sequence number of a slot means one object, for ever: leaving for FREE or GONE adds one.
- *  2 Slots are type-stable: a page that was once one of slots stays one until the store server closes, so a stale ref
- *    reads a slot, never something else, and sees by the sequence that its object is gone.
- *  3 Holds are in the hold tables (process_page.h) and nowhere else; an entry of a process that died is void.
- *  4 An object that has a valid hold never becomes GONE, one with a valid pin never SPILLED or LOST:
+ *  1 A sequence number of a slot identifies one object and is never used again: each change to FREE or GONE that ends
+ *    an object adds one.
+ *  2 Slots are type-stable: a page of slots stays a page of slots until the store server closes. A stale ref therefore
+ *    reads a slot, and the sequence number shows that the ref's object is gone.
+ *  3 Holds are in the hold tables (process_page.h) only; an entry of a process that died is void.
+ *  4 An object with a valid hold never becomes GONE; an object with a valid pin never becomes SPILLED or LOST:
  *
  *      holder:  entry := slot;  fence;  read word     store server:  word := condemned;  fence;  read all entries
  *
- *    One of the two sees the other. A holder that finds `condemned` clears it, the store server takes the object only
- *    by changing `condemned` to GONE: both by compare-and-swap, so one wins and both know which. SPILLING works the
- *    same way for pins: a holder that pins while it is written puts it back to SEALED, and the store server throws its
- *    file away. (The entry is stored with release, so that a fence and not a lock does; letting go releases too, so
- *    that no process gets the bytes while the last holder still reads them.)
- *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0
- *    records it for ever), the store server's after that. A stretch that was leased for this one object is the store
- *    server's at once.
+ *    The fences guarantee that at least one of the two reads the other's write. A holder that finds `condemned` clears
+ *    it; the store server takes the object only by changing `condemned` to GONE. Both use compare-and-swap, so exactly
+ *    one succeeds. SPILLING works the same way for pins: a holder that pins an object while it is being saved changes
+ *    the state back to SEALED, and the store server drops the file. (Adding and removing an entry are release stores:
+ *    no process reuses the bytes while the last holder still reads them.)
+ *  5 The bytes of an object have one owner: the allocator of the creating process until that process observes GONE,
+ *    SPILLED or LOST (moves > 0 records that the store server took the memory), the store server after that. A stretch
+ *    that was lent for this object alone belongs to the store server at once.
  *
- * Order: `word` is stored with release and read with acquire; it orders the other fields, which the maker therefore
- * writes relaxed. A process reads its own hold entries relaxed: it is their one writer. used_us is a hint.
+ * Memory order: `word` is stored with release and read with acquire and orders the other fields, which the creating
+ * process therefore writes relaxed. A process reads its own hold entries relaxed, as their only writer.
  *
- * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has
- * confirmed its own (the answer of the call that carried the ref). Both operations: store_client_ref,
- * store_client_take. */
+ * While a message with a ref is under way, the sender keeps its hold until the receiver has confirmed a hold of its own
+ * (the answer to the call that carried the ref). The operations are store_client_ref and store_client_take. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,14 +57,14 @@
 #include "base/cpu.h"
 
 typedef struct object_id { /* owner == 0: none */
-    uint64_t owner;        /* the process that made it */
-    uint64_t number;       /* its count */
+    uint64_t owner;        /* the process that created the object */
+    uint64_t number;       /* count of objects of that process */
 } object_id;
 
-typedef struct object_ref { /* travels in messages; anything may be in it when it comes */
+typedef struct object_ref { /* sent in messages; a received one may contain any bytes */
     object_id id;
-    uint64_t slot;     /* its offset in the arena */
-    uint64_t sequence; /* of the slot */
+    uint64_t slot;     /* offset of the slot in the arena */
+    uint64_t sequence; /* sequence number in the slot */
 } object_ref;
 
 typedef enum object_header_state {
@@ -107,13 +108,13 @@ static inline bool object_header_change(object_header *header, uint64_t from, ui
     return atomic_compare_exchange_strong(&header->word, &from, to);
 }
 
-/* Is there an object that can be held? */
+/* Whether the slot has an object that can be held. */
 static inline bool object_word_holdable(uint64_t word) {
     object_header_state state = object_word_state(word);
     return state >= OBJECT_HEADER_SEALED && state <= OBJECT_HEADER_LOST;
 }
 
-/* After the entry was written: is the hold valid? Objects if the store server is about to take it. */
+/* Whether the hold, whose entry was written before, is valid. Clears the condemned flag. */
 static inline bool object_header_confirm_hold(object_header *header, uint64_t sequence) {
     for (;;) {
         uint64_t word = object_header_read(header);
@@ -124,8 +125,8 @@ static inline bool object_header_confirm_hold(object_header *header, uint64_t se
     }
 }
 
-/* After the entry was marked as pinned: the state that the pin meets. SEALED: the bytes stay where they are; SPILLED:
- * they have to come back first; DOOMED and LOST: they are gone. Never SPILLING: that is put back. */
+/* The state of the object after its hold entry was marked as pinned. SEALED: the bytes stay in place; SPILLED: they
+ * must be restored first; DOOMED and LOST: they are gone. Never SPILLING, which is changed back to SEALED. */
 static inline object_header_state object_header_confirm_pin(object_header *header) {
     for (;;) {
         uint64_t word = object_header_read(header);

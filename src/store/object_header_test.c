@@ -1,9 +1,9 @@
-/* object_header_test.c — the game of holder and store server (object_header.h), every order of their steps.
+/* object_header_test.c — the protocol of holder and store server (object_header.h) in every order of their steps.
  *
- * The store server's round has four steps, spilling has five with the file's end; a holder's act has two: its entry,
- * and its look at the slot. The holder's two are put between all steps of the store server's, in every way that keeps
- * their order. Invariants: a hold or pin that was confirmed is worth something at the end, the bytes are right; one
- * that was refused left nothing behind; and what nobody holds is collected in the end. */
+ * A collection of the store server has four steps, and spilling five, with the end of the save. A holder has two steps:
+ * it writes the entry, then reads the slot. The tests run the holder's steps between the store server's in every
+ * interleaving. Invariants: after a confirmed hold or pin the object exists and its bytes are right; a refused one
+ * leaves no entry; and an object without holds is collected in the end. */
 #include "store/object_header.h"
 
 #include <setjmp.h>
@@ -43,10 +43,10 @@ static void spill_step(unsigned step) {
 typedef struct scene {
     object_ref ref;
     object_header *header;
-    hold_entry *entry; /* of the second process, which acts by hand */
+    hold_entry *entry; /* of the second process, whose steps the test runs one by one */
 } scene;
 
-/* One object, made and shown by the first process. */
+/* One object, created and shared by the first process. */
 static store_client_object *open_scene(scene *scene) {
     store_client_object *made;
     store_fixture_open(w, 32 * MB, NULL);
@@ -65,7 +65,7 @@ static void enter(scene *scene, uint64_t flags) {
     cpu_fence();
 }
 
-/* Takes a hold while the store server collects what nobody else holds. */
+/* Takes a hold while the store server collects the object, which has no other hold. */
 static void a_hold_is_worth_something_or_refused(void **state) {
     unsigned worth = 0, refused = 0;
     for (unsigned enters = 0; enters <= 4; enters++) {
@@ -85,7 +85,7 @@ static void a_hold_is_worth_something_or_refused(void **state) {
             store_server_collect(w->server);
             store_client_poll(w->stores[0].store);
             assert_int_equal(store_server_stats_now(w->server).objects, valid);
-            if (valid) { /* and it can be used: by another hold of the same process */
+            if (valid) { /* the object can be held again by the same process */
                 store_client_object *taken;
                 assert_int_equal(store_client_take(w->stores[1].store, &scene.ref, &taken), MR_OK);
                 assert_int_equal(store_fixture_look(w, 1, taken, 7), MR_OK);

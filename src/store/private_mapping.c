@@ -11,14 +11,14 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 
-/* Bits of /proc/self/pagemap: a page that is present and of a file was not written by us. */
+/* Bits of /proc/self/pagemap. A page that is present and belongs to a file was not written by this process. */
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
 #define PAGEMAP_FILE    (UINT64_C(1) << 61)
 
 enum { LOOK_PAGES = 256 };
 
-/* PAGEMAP_SCAN of Linux 6.7, which Debian 12's headers do not know. */
+/* PAGEMAP_SCAN of Linux 6.7; the headers of Debian 12 lack it. */
 typedef struct scan_region {
     uint64_t start, end, categories;
 } scan_region;
@@ -31,7 +31,8 @@ typedef struct scan_request {
 enum { SCAN_FILE = 1 << 2, SCAN_PRESENT = 1 << 3, SCAN_SWAPPED = 1 << 4 };
 #define SCAN_COMMAND _IOWR('f', 16, scan_request)
 
-/* How many pages of the range, up to one, have a copy of our own: there, but not of a file. < 0: not to be known. */
+/* The number of pages, at most 1, of which this process has a private copy (present, but not of a file). < 0: the
+ * kernel does not support the request. */
 static int scan(int fd, const uint8_t *from, uint64_t size) {
     scan_region found;
     scan_request request = {.size = sizeof request,
@@ -67,7 +68,7 @@ void private_mapping_close(private_mapping *mapping) {
     *mapping = PRIVATE_MAPPING_NONE;
 }
 
-/* Each is read and written back: for the kernel that is a copy of the page. */
+/* Reads a byte of each page and writes it back, which makes the kernel copy the page. */
 void private_mapping_keep(private_mapping *mapping, uint64_t offset, uint64_t size) {
     MR_ASSERT(offset <= mapping->size && size <= mapping->size - offset);
     for (uint64_t at = 0; at < size; at += mapping->page) {
@@ -76,7 +77,7 @@ void private_mapping_keep(private_mapping *mapping, uint64_t offset, uint64_t si
     }
 }
 
-/* Could a page of these have been written? */
+/* Whether one of these pages may have been written. */
 static bool may_be_written(const private_mapping *mapping, const uint8_t *from, uint64_t pages) {
     uint64_t seen[LOOK_PAGES];
     uint64_t first = (uintptr_t)from / mapping->page;
@@ -98,10 +99,10 @@ static void drop_now(private_mapping *mapping, private_mapping_range range) {
         !may_be_written(mapping, from, range.size / mapping->page))
         return;
     int failed = madvise(from, range.size, MADV_DONTNEED);
-    MR_ASSERT(failed == 0); /* the range is ours and mapped: nothing can be wrong with it */
+    MR_ASSERT(failed == 0); /* cannot fail: this process has mapped the range */
 }
 
-/* One look for all that lie next to each other, and one for each where that saw something. */
+/* One scan for each group of adjacent ranges; if it finds a written page, one for each range of the group. */
 static void drop_later(private_mapping *mapping) {
     for (uint32_t first = 0, next; first < mapping->later_count; first = next) {
         private_mapping_range all = mapping->later[first];
@@ -138,7 +139,7 @@ void private_mapping_drop(private_mapping *mapping, uint64_t offset, uint64_t si
     uint32_t at = mapping->later_count++;
     for (; at > 0 && mapping->later[at - 1].offset > offset; at--) mapping->later[at] = mapping->later[at - 1];
     mapping->later[at] = range;
-    /* none is viewed */
+    /* ranges that wait are in order and do not overlap */
     MR_ASSERT(at == 0 || mapping->later[at - 1].offset + mapping->later[at - 1].size <= range.offset);
     MR_ASSERT(at + 1 == mapping->later_count || range.offset + range.size <= mapping->later[at + 1].offset);
 }

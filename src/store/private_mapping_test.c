@@ -1,4 +1,4 @@
-/* private_mapping_test.c — writes into a view change neither the bytes of others nor the next view of the writer. */
+/* private_mapping_test.c — writes into a view change neither the shared bytes nor the next view in the same process. */
 #include "store/private_mapping.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static void try_size(arena *arena, private_mapping *map, uint64_t size) {
     memset(shared, 1, size);
     assert_int_equal(view[0], 1);
     private_mapping_drop(map, offset, size); /* only read */
-    shared[0] = 2;                           /* another object came here meanwhile */
+    shared[0] = 2;                           /* another object is now at this offset */
     view = private_mapping_view(map, offset, size);
     assert_int_equal(view[0], 2);
     view[0] = 99;
@@ -26,7 +26,7 @@ static void try_size(arena *arena, private_mapping *map, uint64_t size) {
     assert_int_equal(shared[0], 2);
     assert_int_equal(shared[size - 1], 1);
     shared[1] = 3;
-    assert_int_equal(view[1], 1); /* a copy */
+    assert_int_equal(view[1], 1); /* the private copy */
     private_mapping_drop(map, offset, size);
     view = private_mapping_view(map, offset, size);
     assert_int_equal(view[0], 2);
@@ -46,17 +46,17 @@ static void writes_stay_private_and_go_with_the_view(void **state) {
         try_size(&arena, &map, 1 << 20);
         try_size(&arena, &map, PRIVATE_MAPPING_LOOK_BYTES);
         try_size(&arena, &map, PRIVATE_MAPPING_LOOK_BYTES + 1);
-        if (look == 0) map.can_scan = false; /* and the same on an older Linux */
+        if (look == 0) map.can_scan = false; /* the same as on an older kernel */
         if (look == 0 || map.pagemap_fd < 0) continue;
         close(map.pagemap_fd);
-        map.pagemap_fd = -1; /* and where /proc does not tell */
+        map.pagemap_fd = -1; /* the same without /proc/self/pagemap */
     }
     private_mapping_close(&map);
     arena_unmap(&arena);
 }
 
-/* Places of one to four pages, some next to each other, are viewed, read or written, and dropped, in any order; between
- * two views others write there. A view shows what they wrote, however many looks were put off. */
+/* Ranges of one to four pages, some of them adjacent, are viewed, read or written, and dropped in any order; between
+ * two views the shared bytes change. Each view shows the current shared bytes, however many checks are delayed. */
 static void written_pages_are_never_shown_to_a_later_view(void **state) {
     enum { PLACES = 24, STEPS = 4000 };
     arena arena;

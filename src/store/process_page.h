@@ -2,15 +2,15 @@
  *
  *   page       offset  what                                                       written by
  *   ---------  ------  ---------------------------------------------------------  ------------
- *   released   0       how many holds and pins the process has let go             process
- *   taken      64      how often the store server ended objects of the process's  store server
- *   wanted     72      how often the store server wanted unused stretches back    store server
- *   moved      80      how often it spilled or lost some                          store server
+ *   released   0       count of holds and pins that the process removed           process
+ *   taken      64      count of times objects of the process became GONE          store server
+ *   wanted     72      count of requests to return unused stretches               store server
+ *   moved      80      count of times objects of the process were spilled, lost   store server
  *   entries    128     the hold table's first entries                             process
  *
- * An entry names the slot of an object that the process holds (0: none), with HOLD_PINNED while it has a view of it.
- * The table grows by further chunks that consist of entries only. The store server knows the chunks from its own
- * records and checks every entry that it reads. */
+ * An entry is the offset of the slot of an object that the process holds (0: none), with HOLD_PINNED while the process
+ * has a view of the object. The table grows by chunks that consist of entries only. The store server has a record of
+ * each chunk and checks every entry that it reads. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>

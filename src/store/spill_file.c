@@ -1,10 +1,9 @@
 /* spill_file.c — see spill_file.h.
  *
- *  job:  queued ── helper ──► done ── spill_file_poll ──► freed
+ *  job:  queued ── helper thread ──► done ── spill_file_poll ──► freed
  *
- * A file's record is made by save and freed by forget, both on the loop's thread; the helper writes its checksum while
- * a save is under way. A record is forgotten at once, but freed by poll behind the jobs that are before it in the
- * queue. */
+ * The record of a saved object is created by save and removed by forget, both on the loop's thread; the helper thread
+ * writes the checksum during the save. spill_file_poll frees a removed record, after all earlier jobs of the queue. */
 #include "store/spill_file.h"
 
 #include <errno.h>
@@ -44,9 +43,9 @@ typedef struct job {
     job_kind kind;
     uint64_t ticket;
     spill_file_file *file; /* of a JOB_FORGET: owned */
-    uint8_t *data;         /* borrowed; only read by a save */
+    uint8_t *data;         /* borrowed; a save only reads it */
     mr_status status;
-    char *text; /* owned; NULL: none */
+    char *text; /* of the error; owned; NULL: none */
 } job;
 
 struct spill_file {
@@ -55,15 +54,15 @@ struct spill_file {
     extent_allocator *allocator;
     map files; /* ticket → spill_file_file */
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t work;
     list queue, done;
     bool stopping;
 };
 
-/* ---- The helper. */
+/* ---- Helper thread. */
 
-/* One pwrite or pread; a read at the end of the file gives 0. */
+/* One pwrite or pread; a read at the end of the file returns 0. */
 static ssize_t move_some(int fd, job_kind kind, uint8_t *data, size_t size, uint64_t at) {
     if (kind == JOB_SAVE && FAILPOINT_ERROR("store.spill_write")) return errno = ENOSPC, -1;
     if (kind == JOB_LOAD && FAILPOINT_ERROR("store.spill_read")) return errno = EIO, -1;
@@ -85,8 +84,8 @@ static mr_status move_piece(int fd, job_kind kind, uint8_t *data, size_t size, u
     return MR_OK;
 }
 
-/* In pieces, so that hashed bytes are still in the caches. A saved object may be let go and written over meanwhile: its
- * slot shows it at the end, and the file is forgotten (store_spill.c). */
+/* Works in pieces, so that bytes are still in the caches when they are hashed. The memory of an object that is being
+ * saved may be reused meanwhile: its slot then shows that at the end, and the file is dropped (store_spill.c). */
 static mr_status transfer(int fd, job *job) {
     spill_file_file *file = job->file;
     XXH3_state_t hash;
@@ -109,7 +108,7 @@ static mr_status transfer(int fd, job *job) {
 }
 
 static void do_job(spill_file *spill, job *job) {
-    if (job->kind == JOB_FORGET) { /* a file system that cannot do it keeps the bytes until they are written over */
+    if (job->kind == JOB_FORGET) { /* without support by the file system, the bytes stay until they are overwritten */
         (void)fallocate(spill->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)job->file->place.offset,
                         (off_t)job->file->place.size);
         return;
@@ -137,7 +136,7 @@ static void *help(void *argument) {
     return NULL;
 }
 
-/* ---- The loop's side. */
+/* ---- Thread of the loop. */
 
 static void add_job(spill_file *spill, const job *like) {
     job *job = xcopy(like, sizeof *job);
@@ -157,7 +156,7 @@ mr_status spill_file_save(spill_file *spill, uint64_t ticket, const void *data, 
     MR_ASSERT(place.size >= size && map_get(&spill->files, ticket) == NULL);
     spill_file_file *file = XNEW(spill_file_file, .place = place, .size = size);
     map_put(&spill->files, ticket, file);
-    union { /* a save reads only */
+    union { /* removes const: a save only reads */
         const void *from;
         uint8_t *data;
     } bytes = {.from = data};
@@ -173,7 +172,7 @@ mr_status spill_file_load(spill_file *spill, uint64_t ticket, uint64_t name, voi
     return MR_OK;
 }
 
-/* The place is free at once: the next object there is written after the hole was punched. */
+/* The range of the file is free at once: jobs run in order, so a later save to it runs after the hole was punched. */
 void spill_file_forget(spill_file *spill, uint64_t name) {
     spill_file_file *file = map_remove(&spill->files, name);
     if (file == NULL) return;
@@ -205,7 +204,7 @@ void spill_file_poll(spill_file *spill, store_server *server, int64_t now_us) {
     }
 }
 
-/* ---- Life. */
+/* ---- Open and close. */
 
 static int open_unnamed(const char *folder) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

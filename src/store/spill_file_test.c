@@ -1,4 +1,4 @@
-/* spill_file_test.c — saved objects come back; others are errors; nothing is left in the folder. */
+/* spill_file_test.c — saved objects are loaded unchanged, other loads fail, and no file is left in the folder. */
 #include "store/spill_file.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@
 
 enum { MB = 1 << 20, PATIENCE_US = 20 * 1000 * 1000 };
 
-typedef struct place { /* one process with everything: store server, spill, store */
+typedef struct place { /* store server, spill file and store client in one process */
     char folder[TEMP_DIR_FOLDER_MAX], spill_folder[TEMP_DIR_FOLDER_MAX + 8];
     arena arena;
     extent_allocator *allocator;
@@ -100,7 +100,7 @@ static void place_close(void) {
     assert_int_equal(extent_allocator_stats_now(p->allocator).used, 0);
     extent_allocator_destroy(p->allocator);
     arena_unmap(&p->arena);
-    assert_int_equal(rmdir(p->spill_folder), 0); /* no file in it, while it ran neither */
+    assert_int_equal(rmdir(p->spill_folder), 0); /* the folder is empty, and was while the spill file was open */
     assert_int_equal(rmdir(p->folder), 0);
 }
 
@@ -158,7 +158,7 @@ static void ten_times_the_memory_goes_to_disk_and_back(void **state) {
     place_close();
 }
 
-/* The disk is not looked at here, so the saves are under way when their memory is somebody else's. */
+/* Does not poll the spill file: saves are still pending when their memory is reused for another object. */
 static void make_at_once(uint64_t size, uint8_t seed, store_client_object **out) {
     void *data;
     int64_t deadline = now() + PATIENCE_US;
@@ -178,7 +178,7 @@ static void a_file_forgotten_during_its_save_is_reused(void **state) {
     void *data;
     place_open(0, 0);
     for (unsigned i = 0; i < COUNT; i++) assert_int_equal(make(3 * MB, (uint8_t)i, &made[i]), MR_OK);
-    /* so the oldest are sent to disk */
+    /* this request makes the store server spill the oldest objects */
     assert_int_equal(store_client_create(p->store, 12 * MB, &more, &data), MR_BUSY);
     for (unsigned i = 0; i < COUNT; i++) store_client_drop(p->store, made[i]);
     for (unsigned i = 0; i < COUNT; i++) make_at_once(3 * MB, (uint8_t)(100 + i), &made[i]);
@@ -198,7 +198,7 @@ static void spilled_bytes_are_bounded(void **state) {
     assert_true(count >= 4 && count < 8);
     assert_true(store_server_stats_now(p->server).spilled_bytes <= 8 * MB);
     assert_int_equal(make(5 * MB, 9, &more), MR_NOMEM);
-    for (unsigned i = 0; i < count; i++) { /* one comes back when another can go */
+    for (unsigned i = 0; i < count; i++) { /* an object is restored after another was spilled */
         mr_status status = look(made[i], (uint8_t)i);
         assert_true(status == MR_OK || status == MR_NOMEM);
         if (status == MR_NOMEM) store_client_drop(p->store, made[i]);
@@ -213,7 +213,8 @@ static void a_failed_load_reports_the_cause(void **state) {
     place_open(0, 100 * 1000);
     assert_int_equal(make(14 * MB, 1, &first), MR_OK);
     assert_int_equal(make(14 * MB, 2, &second), MR_OK);
-    assert_int_equal(store_client_view(p->store, second, &data, &size), MR_OK); /* so it stays */
+    assert_int_equal(store_client_view(p->store, second, &data, &size),
+                     MR_OK); /* the view keeps the object in memory */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(look(first, 1), MR_NOMEM);
         assert_non_null(strstr(mr_last_error(), "no room for 14680064 bytes"));
@@ -231,7 +232,7 @@ static void a_full_disk_loses_nothing(void **state) {
     place_open(0, 100 * 1000);
     assert_int_equal(make(14 * MB, 1, &first), MR_OK);
     assert_int_equal(failpoint_arm("store.spill_write=error@3"), MR_OK);
-    mr_status status = make(14 * MB, 2, &second); /* the first try to save fails, a later one does not */
+    mr_status status = make(14 * MB, 2, &second); /* the first save fails, a later one succeeds */
     failpoint_disarm_all();
     assert_true(status == MR_OK || status == MR_NOMEM);
     assert_int_equal(look(first, 1), MR_OK);

@@ -1,5 +1,5 @@
-/* store_client.c — see store_client.h; the protocol with the store server is described in object_header.h. Objects:
- * making, holding, viewing. */
+/* store_client.c — see store_client.h; the protocol with the store server is described in object_header.h. This file:
+ * creation, holds and views of objects. */
 #include "store/store_client.h"
 
 #include <inttypes.h>
@@ -12,13 +12,13 @@
 #include "base/invariants.h"
 #include "store/client_internal.h"
 
-enum { REFUSED_US = 1000 * 1000 }; /* an old refusal that no caller fetched does not hold later */
+enum { REFUSED_US = 1000 * 1000 }; /* a refused restore is reported for this long */
 
 /* ---- Records. */
 
 static store_client_object *record_add(store_client *store, object_header *header, const object_ref *ref,
                                        uint64_t size) {
-    MR_ASSERT(map_get(&store->by_slot, ref->slot) == NULL); /* one record for a slot */
+    MR_ASSERT(map_get(&store->by_slot, ref->slot) == NULL); /* a slot has one record */
     store_client_object *object = XNEW(store_client_object, .header = header, .ref = *ref, .size = size);
     list_init(&object->place);
     map_put(&store->by_slot, ref->slot, object);
@@ -40,9 +40,9 @@ static void unhold(store_client *store, store_client_object *object) {
     hold_table_remove(&store->holds, entry);
 }
 
-/* ---- Actions of the store server. */
+/* ---- Changes made by the store server. */
 
-/* Between the lists of held objects and of objects let go. */
+/* Moves the object to `idle`, or back to `made`. */
 static void set_idle(store_client *store, store_client_object *object, bool idle) {
     MR_ASSERT(object->made && (idle || (store->idle_count > 0 && store->idle_bytes >= object->size)));
     list_remove(&object->place);
@@ -51,7 +51,7 @@ static void set_idle(store_client *store, store_client_object *object, bool idle
     store->idle_bytes += idle ? object->size : -object->size;
 }
 
-/* The slot of an object that is over can be used again. */
+/* Makes the slot of an ended object available for a new object. */
 static void slot_reuse(store_client *store, store_client_object *object) {
     MR_ASSERT(object->made && store->free_slot_count < store->slot_capacity);
     store->free_headers[store->free_slot_count++] = object->header;
@@ -92,7 +92,7 @@ void store_client_poll(store_client *store) {
     CHECK_INVARIANTS(store->by_slot.count + BLOCK_ALLOCATOR_LISTS, store_client_check(store));
 }
 
-/* ---- Making. */
+/* ---- Creation. */
 
 mr_status store_client_create(store_client *store, uint64_t size, store_client_object **out, void **data) {
     store_client_poll(store);
@@ -148,14 +148,14 @@ void store_client_seal(store_client *store, store_client_object *object) {
     STORE_CLIENT_STEP(store, "store.sealed");
 }
 
-/* No other process knows it: it ends here and now. False: the store server has its memory, and has to end it. */
+/* Frees an object whose ref was never given out. False: the store server has taken its memory and must end it. */
 static bool free_alone(store_client *store, store_client_object *object) {
     for (;;) {
         uint64_t word = object_header_read(object->header);
         object_header_state state = object_word_state(word);
         if (state != OBJECT_HEADER_CREATING && state != OBJECT_HEADER_SEALED && state != OBJECT_HEADER_SPILLING)
             return false;
-        if (atomic_load(&object->header->moves) > 0) return false; /* was on disk; only we can have asked for it back */
+        if (atomic_load(&object->header->moves) > 0) return false; /* was spilled and restored */
         if (object_header_change(object->header, word,
                                  object_header_word(object->ref.sequence + 1, OBJECT_HEADER_FREE)))
             break;
@@ -174,7 +174,7 @@ void store_client_abort(store_client *store, store_client_object *object) {
     MR_ASSERT(freed);
 }
 
-/* ---- Holding. */
+/* ---- Holds. */
 
 void store_client_ref(store_client *store, store_client_object *object, object_ref *out) {
     MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
@@ -202,10 +202,10 @@ mr_status store_client_take(store_client *store, const object_ref *ref, store_cl
     object_header *header = arena_at(store->arena, ref->slot);
     STORE_CLIENT_STEP(store, "store.take");
     hold_entry *entry = hold_table_add(&store->holds, ref->slot);
-    MR_ASSERT(entry != NULL); /* store_client_need has seen to that */
+    MR_ASSERT(entry != NULL); /* store_client_need made sure that an entry is free */
     STORE_CLIENT_STEP(store, "store.taking");
-    /* The id first: a ref that is nonsense must not make us write anywhere. A slot that is held is of another object.
-     * */
+    /* The id is compared first, so that an invalid ref causes no write. A slot that this process holds under another
+     * sequence number belongs to another object. */
     if ((object != NULL && object->holds > 0) || atomic_load(&header->owner) != ref->id.owner ||
         atomic_load(&header->number) != ref->id.number || !object_header_confirm_hold(header, ref->sequence)) {
         hold_table_remove(&store->holds, entry);
@@ -241,7 +241,7 @@ void store_client_drop(store_client *store, store_client_object *object) {
         record_free(store, object);
         return;
     }
-    set_idle(store, object, true); /* the store server reports when it is over (notice) */
+    set_idle(store, object, true); /* notice() frees the record when the object is GONE */
     store_client_ask_collect(store);
     CHECK_INVARIANTS(store->by_slot.count + BLOCK_ALLOCATOR_LISTS, store_client_check(store));
 }
@@ -260,7 +260,7 @@ void store_client_delete(store_client *store, store_client_object *object) {
 
 uint64_t store_client_size(const store_client_object *object) { return object->size; }
 
-/* ---- Viewing. */
+/* ---- Views. */
 
 static mr_status ask_restore(store_client *store, store_client_object *object) {
     bool refused = object->refused && clock_now_us(store->options.clock) - object->refused_us < REFUSED_US;
@@ -283,7 +283,7 @@ static mr_status ask_restore(store_client *store, store_client_object *object) {
     return error_set(MR_BUSY, "an object of %" PRIu64 " bytes is being restored from disk", object->size);
 }
 
-/* Its bytes are in memory and stay there: where the view is. */
+/* Sets `data` for an object whose bytes are in memory and pinned. */
 static mr_status show(store_client *store, store_client_object *object) {
     uint64_t offset = atomic_load(&object->header->offset), size = object->size;
     extent bytes = {offset, size == 0 ? 1 : size};
@@ -311,7 +311,7 @@ mr_status store_client_view(store_client *store, store_client_object *object, vo
         if (state == OBJECT_HEADER_SPILLED) {
             mr_status status = ask_restore(store, object);
             if (status != MR_BUSY || object->restoring) return status;
-            state = object_header_confirm_pin(object->header); /* answered already */
+            state = object_header_confirm_pin(object->header); /* the answer came during the call */
             if (state == OBJECT_HEADER_SPILLED) return status;
             hold_table_pin(object->entry);
         }
@@ -353,12 +353,12 @@ void store_client_unview(store_client *store, store_client_object *object) {
 }
 
 bool store_client_locate(const store_client *store, const void *viewed, uint64_t *offset) {
-    uintptr_t at = (uintptr_t)viewed - (uintptr_t)store->views.base; /* wraps if it lies before */
+    uintptr_t at = (uintptr_t)viewed - (uintptr_t)store->views.base; /* wraps if `viewed` is before the mapping */
     *offset = at;
     return at < store->views.size;
 }
 
-/* ---- Life. */
+/* ---- Open and close. */
 
 mr_status store_client_open(const arena *arena, extent lease_page, const store_client_ops *ops, void *context,
                             const store_client_options *options, store_client **out) {
@@ -388,7 +388,7 @@ mr_status store_client_open(const arena *arena, extent lease_page, const store_c
 
 static void forget_object(store_client *store, store_client_object *object) {
     if (object->data != NULL) hide(store, object);
-    free(object->own); /* a block is freed with its stretch */
+    free(object->own); /* blocks are freed with their stretch */
     list_remove(&object->place);
     free(object);
 }
@@ -412,7 +412,7 @@ void store_client_close(store_client *store) {
     store_client_abandon(store);
 }
 
-/* Its bytes are no object's any more. */
+/* Keeps the bytes of a view in place valid, as private copies unless `alone`, and ends the view. */
 static bool keep_viewed(store_client *store, store_client_object *object, bool alone) {
     if (object->views == 0 || object->size <= STORE_CLIENT_SMALL) return false;
     if (!alone) private_mapping_keep(&store->views, object->data_offset, object->size);

@@ -1,5 +1,5 @@
 /* store_client_check.c — store_client_check: asserts the invariants of client_internal.h, by their numbers. Bytes that
- * others write into shared memory are not looked at. */
+ * other processes write into shared memory are not checked. */
 #include "base/assert.h"
 #include "store/client_internal.h"
 
@@ -24,7 +24,7 @@ static void check_object(const store_client_object *object, sums *sums) {
     sums->own_bytes += object->own == NULL ? 0 : object->own->extent.size;
 }
 
-/* Bytes in stretches, and of those that are empty. */
+/* Returns the bytes in stretches; *empty is the bytes in empty stretches. */
 static uint64_t stretch_bytes(const block_allocator *allocator, uint64_t *empty) {
     uint64_t bytes = 0;
     list_for_each (at, &allocator->stretches) {

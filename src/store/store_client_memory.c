@@ -13,9 +13,9 @@
 enum {
     TOUCH_BYTES = 1 << 20,
     UNIT = 64,
-    AHEAD = 32,              /* slots or entries left when more are asked for */
-    COLLECT_COUNT = 64,      /* the fewest idle objects, and */
-    COLLECT_BYTES = 4 << 20, /* the fewest bytes in them, that are worth a collection */
+    AHEAD = 32,              /* more slots or entries are requested when fewer than this are free */
+    COLLECT_COUNT = 64,      /* a collection is requested at this many idle objects, */
+    COLLECT_BYTES = 4 << 20, /* or this many bytes in idle objects, at least */
 };
 
 void store_client_memory_init(store_client *store) {
@@ -33,7 +33,7 @@ void store_client_memory_fini(store_client *store) {
     free(store->free_headers);
 }
 
-/* Makes the page tables ready where they have never been: a fault in the middle of a copy costs more than the copy. */
+/* Fills the page tables of parts that this process has not used yet: page faults would make a copy much slower. */
 static void touch(store_client *store, extent extent) {
     uint64_t end = extent.offset + extent.size;
     for (uint64_t at = extent.offset / TOUCH_BYTES; at * TOUCH_BYTES < end; at++) {
@@ -42,12 +42,13 @@ static void touch(store_client *store, extent extent) {
         bool whole = from >= extent.offset && until <= end;
         if (from < extent.offset) from = extent.offset;
         if (until > end) until = end;
-        if (arena_populate(store->arena, from, until) != MR_OK) return; /* it will fault, that is all */
+        if (arena_populate(store->arena, from, until) != MR_OK)
+            return; /* not an error: the pages are faulted in later */
         if (whole) store->touched[at / 64] |= bit;
     }
 }
 
-/* ---- Asking. */
+/* ---- Requests. */
 
 static const struct {
     lease_kind kind;
@@ -66,7 +67,7 @@ static store_client_want want_of(const store_client_request *request) {
     return WANT_OWN;
 }
 
-/* MR_OK: it has been answered well already. */
+/* Requests memory and returns the result of the last answer. MR_OK: the request was granted during the call. */
 static mr_status ask(store_client *store, store_client_want want, uint64_t size) {
     if (!store->pending[want] && store->failed[want] == MR_OK) {
         store->pending[want] = true;
@@ -161,7 +162,7 @@ void store_client_answer(store_client *store, const store_client_request *reques
     }
     MR_ASSERT(request->ask == STORE_CLIENT_LEASE);
     store_client_want want = want_of(request);
-    MR_ASSERT(store->pending[want]); /* it is answered once */
+    MR_ASSERT(store->pending[want]); /* a request has one answer */
     store->pending[want] = false;
     uint64_t page = store->views.page;
     if (status == MR_OK && (!arena_holds(store->arena, extent) || extent.size < request->size ||
@@ -176,7 +177,7 @@ void store_client_answer(store_client *store, const store_client_request *reques
     if (status != MR_BUSY) keep_failure(store);
 }
 
-/* ---- Giving back. */
+/* ---- Return of memory. */
 
 static void give_back(store_client *store, extent extent) {
     MR_ASSERT(store->leased >= extent.size && store->spare_bytes >= extent.size);
@@ -184,7 +185,8 @@ static void give_back(store_client *store, extent extent) {
     store->spare_bytes -= extent.size;
     STORE_CLIENT_STEP(store, "store.give_back");
     store_client_request request = {.ask = STORE_CLIENT_GIVE_BACK, .extent = extent};
-    if (store->ops->ask(store->context, &request) != MR_OK) /* the store server is gone, or will see when we are */
+    if (store->ops->ask(store->context, &request) !=
+        MR_OK) /* the store server frees the extent when this process leaves */
         log_debug("an extent of %" PRIu64 " bytes could not be returned: %s", extent.size, mr_last_error());
 }
 
@@ -237,7 +239,7 @@ static uint64_t own_bytes(const store_client *store, uint64_t size) {
     return (size + page - 1) / page * page;
 }
 
-/* A stretch that is there, and fits well. */
+/* Takes the smallest empty stretch that is large enough and at most an eighth larger than wanted. */
 static bool take_spare(store_client *store, uint64_t wanted, store_client_object *object) {
     own_stretch *best = NULL;
     list_for_each (at, &store->spare) {
@@ -256,7 +258,7 @@ static bool take_spare(store_client *store, uint64_t wanted, store_client_object
 static mr_status take_own(store_client *store, uint64_t size, store_client_object *object) {
     uint64_t wanted = own_bytes(store, size);
     for (int round = 0; !take_spare(store, wanted, object); round++) {
-        MR_ASSERT(round < 2); /* an answer brought the memory */
+        MR_ASSERT(round < 2); /* an answer without an error has added a stretch */
         MR_TRY(ask(store, WANT_OWN, wanted));
     }
     return MR_OK;
@@ -269,14 +271,14 @@ mr_status store_client_memory_take(store_client *store, uint64_t size, store_cli
     block_allocator *allocator = want == WANT_SMALL ? &store->small : &store->pages;
     object->block = take_block(store, allocator, size);
     if (object->block != NULL) return MR_OK;
-    /* Memory requested instead of a stretch comes first: another request for a stretch that is not to be had would
-     * have the store server ask for all that is empty, this included, and so for ever. */
+    /* Memory that was requested for this object alone is used first. Another request for a whole stretch, which fails,
+     * would make the store server ask for the return of empty stretches, this one included, in an endless loop. */
     if (take_spare(store, own_bytes(store, size), object) || store->pending[WANT_OWN])
         return object->own != NULL ? MR_OK : take_own(store, size, object);
     mr_status status = ask(store, want, wants[want].size);
     if (status == MR_OK) object->block = take_block(store, allocator, size);
     if (object->block != NULL) return MR_OK;
-    /* Where a whole stretch is not to be had, memory for one object may be. */
+    /* There may be room for one object where there is none for a whole stretch. */
     return store->pending[want] || status == MR_CLOSED ? status : take_own(store, size, object);
 }
 
@@ -302,7 +304,7 @@ void store_client_memory_release(store_client *store, store_client_object *objec
     store->spare_bytes += object->own->extent.size;
     list_push_back(&store->spare, &object->own->place);
     object->own = NULL;
-    /* The last one stays, whatever its size: a loop that makes one object after the other finds it warm. */
+    /* The last empty stretch is kept, whatever its size, for loops that create and drop one object after another. */
     while (store->spare_bytes > STORE_CLIENT_SPARE_BYTES && store->spare.next != store->spare.prev)
         give_back_own(store, container_of(store->spare.next, own_stretch, place));
 }

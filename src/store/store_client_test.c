@@ -1,4 +1,4 @@
-/* store_client_test.c — the life of objects among several stores and a store server, in one process. */
+/* store_client_test.c — objects of several store clients and a store server, in one process. */
 #include "store/store_client.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static store_fixture the_world;
 static store_fixture *const w = &the_world;
 static store_client *at(unsigned index) { return w->stores[index].store; }
 
-/* From one store to another, as a message would: the receiver has its hold before the sender lets go. */
+/* Passes an object from one store to another as a message does: the receiver takes its hold before the sender drops. */
 static store_client_object *hand_over(unsigned from, store_client_object *object, unsigned to, bool sender_drops) {
     object_ref ref;
     store_client_object *taken;
@@ -49,7 +49,7 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
         assert_int_equal(store_client_size(taken), sizes[i]);
         store_server_collect(w->server);
         assert_ok(store_fixture_look(w, 1, taken, (uint8_t)i));
-        /* what was written into the first view is not in the second */
+        /* store_fixture_look writes into the view: the second view must not show that */
         assert_ok(store_fixture_look(w, 1, taken, (uint8_t)i));
         store_client_drop(at(1), taken);
     }
@@ -64,8 +64,7 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
 static void an_unshared_object_is_freed_by_its_maker(void **state) {
     store_fixture_open(w, 32 * MB, NULL);
     store_fixture_join(w, 0);
-    for (unsigned i = 0; i < (SANITIZED ? 600 : 3000);
-         i++) { /* far more than there is memory for, and no store server to collect */
+    for (unsigned i = 0; i < (SANITIZED ? 600 : 3000); i++) { /* far more than fits into memory, without a collection */
         store_client_object *made;
         assert_ok(store_fixture_make(w, 0, i % 7 == 0 ? 3 * MB : i % 3 == 0 ? 100 * KB : 100, 1, &made));
         store_client_drop(at(0), made);
@@ -98,7 +97,7 @@ static void an_object_outlives_its_maker_while_it_is_held(void **state) {
     store_server_collect(w->server);
     assert_int_equal(store_server_stats_now(w->server).objects, 3);
     assert_int_equal(store_server_stats_now(w->server).processes, 1);
-    store_fixture_join(w, 2); /* a new process in the freed memory does no harm */
+    store_fixture_join(w, 2); /* a new process uses the freed memory */
     store_client_object *other;
     assert_ok(store_fixture_make(w, 2, 200 * KB, 9, &other));
     for (unsigned i = 0; i < 3; i++) {
@@ -120,14 +119,13 @@ static uint64_t place_of(unsigned index, store_client_object *object) {
     return atomic_load(&((object_header *)arena_at(&w->arena, ref.slot))->offset);
 }
 
-/* Where everybody's large objects come and go, each process finds its own places again: only there are its page tables
- * ready. */
+/* Several processes create and drop large objects: each gets the stretches again that its page tables contain. */
 static void a_process_gets_the_stretch_that_it_had(void **state) {
     store_fixture_open(w, 128 * MB, NULL);
     store_client_object *made[3], *taken[3];
     uint64_t places[3];
     for (unsigned i = 0; i < 4; i++) store_fixture_join(w, i);
-    store_client_object *first; /* so that process 3 needs no more for its books later */
+    store_client_object *first; /* process 3 leases its slots and tables now */
     assert_ok(store_fixture_make(w, 3, 100, 1, &first));
     uint64_t before = store_server_stats_now(w->server).bytes;
     for (unsigned round = 0; round < 6; round++) {
@@ -142,16 +140,16 @@ static void a_process_gets_the_stretch_that_it_had(void **state) {
             assert_ok(store_fixture_look(w, 3, taken[i], (uint8_t)(10 * round + i)));
             store_client_drop(at(3), taken[i]);
         }
-        store_server_collect(w->server); /* and the store server takes the memory back */
+        store_server_collect(w->server); /* returns the memory to the store server */
         for (unsigned i = 0; i < 3; i++) store_client_poll(at(i));
         assert_int_equal(store_server_stats_now(w->server).bytes, before);
     }
-    store_client_object *other; /* what one knows is nobody's: another may have it, and he finds another place */
+    store_client_object *other; /* takes a stretch that process `loser` had: that one gets another */
     unsigned loser = 0;
     assert_ok(store_fixture_make(w, 3, 5 * MB, 7, &other));
     while (loser < 3 && places[loser] != place_of(3, other)) loser++;
     assert_in_range(loser, 0, 2);
-    for (unsigned i = 1; i <= 3; i++) { /* he comes last */
+    for (unsigned i = 1; i <= 3; i++) { /* `loser` is the last one */
         unsigned who = (loser + i) % 3;
         assert_ok(store_fixture_make(w, who, 5 * MB, (uint8_t)who, &made[who]));
         assert_int_equal(place_of(who, made[who]) == places[who], who != loser);
@@ -162,7 +160,7 @@ static void a_process_gets_the_stretch_that_it_had(void **state) {
     store_fixture_close(w);
 }
 
-/* What the store server itself holds needs no process, and is counted as often as it was kept. */
+/* Objects held by the store server need no process; its holds are counted. */
 static void the_store_server_can_hold_an_object_itself(void **state) {
     store_fixture_open(w, 64 * MB, NULL);
     store_fixture_join(w, 0);
@@ -197,7 +195,7 @@ static void a_stale_ref_finds_nothing(void **state) {
     object_ref ref, wrong;
     assert_ok(store_fixture_make(w, 0, 100, 1, &made));
     store_client_ref(at(0), made, &ref);
-    assert_ok(store_client_take(at(0), &ref, &again)); /* the maker's own, come back */
+    assert_ok(store_client_take(at(0), &ref, &again)); /* a ref that returns to the creating process */
     assert_ptr_equal(again, made);
     store_client_drop(at(0), again);
     wrong = ref;
@@ -214,7 +212,7 @@ static void a_stale_ref_finds_nothing(void **state) {
     wrong.slot = 0;
     assert_int_equal(store_client_take(at(1), &wrong, &taken), MR_INVALID);
     store_client_drop(at(0), made);
-    assert_ok(store_client_take(at(1), &ref, &taken)); /* not collected yet: it can be had */
+    assert_ok(store_client_take(at(1), &ref, &taken)); /* not collected yet, so it can be held */
     store_server_collect(w->server);
     assert_ok(store_fixture_look(w, 1, taken, 1));
     store_client_drop(at(1), taken);
@@ -241,11 +239,11 @@ static void a_deleted_object_is_lost_to_all(void **state) {
     assert_ok(store_client_view(at(1), taken, &data, &size));
     store_client_delete(at(0), made);
     store_server_collect(w->server);
-    assert_int_equal(((uint8_t *)data)[0], 1); /* a view that exists stays */
+    assert_int_equal(((uint8_t *)data)[0], 1); /* an existing view stays valid */
     assert_int_equal(store_client_view(at(0), made, &none, &size), MR_OBJECT_LOST);
     store_client_unview(at(1), taken);
     store_server_collect(w->server);
-    assert_int_equal(store_server_stats_now(w->server).bytes, 0); /* the memory is back although it is still held */
+    assert_int_equal(store_server_stats_now(w->server).bytes, 0); /* the memory is free although the object is held */
     assert_int_equal(store_server_stats_now(w->server).objects, 1);
     assert_int_equal(store_client_view(at(1), taken, &none, &size), MR_OBJECT_LOST);
     store_client_drop(at(0), made);
@@ -271,25 +269,26 @@ static void tables_grow(void **state) {
     for (unsigned i = 0; i < MANY; i++) assert_ok(store_fixture_look(w, 1, taken[i], (uint8_t)i));
     for (unsigned i = 0; i < MANY; i += 2) store_client_drop(at(1), taken[i]);
     store_server_collect(w->server);
-    assert_int_equal(store_server_stats_now(w->server).objects, MANY); /* GONE, until the maker looks */
+    assert_int_equal(store_server_stats_now(w->server).objects, MANY); /* GONE until the creating process polls */
     store_client_poll(at(0));
     assert_int_equal(store_server_stats_now(w->server).objects, MANY / 2);
     for (unsigned i = 1; i < MANY; i += 2) assert_ok(store_fixture_look(w, 1, taken[i], (uint8_t)i));
     store_fixture_close(w);
 }
 
-/* ---- When memory is short. */
+/* ---- Full memory. */
 
 static void unused_memory_is_returned_when_another_needs_it(void **state) {
     store_fixture_open(w, 40 * MB, NULL);
     store_fixture_join(w, 0);
     store_fixture_join(w, 1);
     store_client_object *many[3], *large, *first;
-    assert_ok(store_fixture_make(w, 1, 1, 1, &first)); /* its slots and table lie in front */
+    assert_ok(store_fixture_make(w, 1, 1, 1, &first)); /* its slots and tables are at the start of the arena */
     for (unsigned i = 0; i < 3; i++) assert_ok(store_fixture_make(w, 0, 9 * MB, 1, &many[i]));
     for (unsigned i = 0; i < 3; i++) store_client_drop(at(0), many[i]);
     assert_true(store_client_stats_now(at(0)).spare >= 27 * MB);
-    assert_int_equal(store_fixture_make(w, 1, 30 * MB, 2, &large), MR_BUSY); /* asked back */
+    assert_int_equal(store_fixture_make(w, 1, 30 * MB, 2, &large),
+                     MR_BUSY); /* process 0 is asked to return unused memory */
     assert_true(w->nudges > 0);
     store_client_poll(at(0));
     assert_int_equal(store_client_stats_now(at(0)).spare, 0);
@@ -308,10 +307,10 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     }
     store_client_object *other = hand_over(0, made[0], 1, false);
     virtual_clock_advance(&w->clock, w->clock.now_us + 10);
-    assert_ok(store_fixture_look(w, 1, other, 0)); /* used last of all */
+    assert_ok(store_fixture_look(w, 1, other, 0)); /* the most recently used object */
     void *data;
     uint64_t size;
-    assert_ok(store_client_view(at(0), made[1], &data, &size)); /* the oldest, but pinned */
+    assert_ok(store_client_view(at(0), made[1], &data, &size)); /* the least recently used object, but pinned */
     assert_int_equal(store_fixture_make(w, 1, 9 * MB, 9, &large), MR_BUSY);
     assert_true(store_client_retry_us(at(1)) > 0);
     assert_true(store_fixture_disk(w) > 0);
@@ -320,12 +319,12 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     assert_int_equal(store_fixture_file_count(w), 1);
     store_client_unview(at(0), made[1]);
     store_client_poll(at(0));
-    /* The third is on disk: to see it, another has to go. */
+    /* The third object is on disk: restoring it requires that another one is spilled. */
     assert_int_equal(store_fixture_look(w, 0, made[2], 2), MR_BUSY);
     for (unsigned i = 0; i < 10 && store_fixture_look(w, 0, made[2], 2) == MR_BUSY; i++) store_fixture_disk(w);
     assert_ok(store_fixture_look(w, 0, made[2], 2));
     assert_true(store_server_stats_now(w->server).restored >= 1);
-    for (unsigned i = 0; i < 4; i++) { /* all of them, one after the other */
+    for (unsigned i = 0; i < 4; i++) { /* restores each object in turn */
         for (unsigned j = 0; j < 10 && store_fixture_look(w, 0, made[i], (uint8_t)i) == MR_BUSY; j++)
             store_fixture_disk(w);
         assert_ok(store_fixture_look(w, 0, made[i], (uint8_t)i));
@@ -342,7 +341,7 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     store_fixture_close(w);
 }
 
-/* Who looks at an object while it is being written keeps it; the file is thrown away. */
+/* A view that begins while the object is being saved keeps it in memory; the file is dropped. */
 static void a_look_stops_a_spill(void **state) {
     store_fixture_open(w, 40 * MB, NULL);
     store_fixture_join(w, 0);
@@ -357,7 +356,7 @@ static void a_look_stops_a_spill(void **state) {
     assert_true(store_server_stats_now(w->server).voided > 0);
     assert_int_equal(store_fixture_file_count(w), 0);
     assert_int_equal(store_fixture_make(w, 0, 18 * MB, 9, &large), MR_BUSY);
-    assert_int_equal(w->job_count, 0); /* all are pinned */
+    assert_int_equal(w->job_count, 0); /* no object can be spilled: all are pinned */
     for (unsigned i = 0; i < 2; i++) store_client_unview(at(0), made[i]);
     for (unsigned i = 0; i < 2; i++) assert_ok(store_fixture_look(w, 0, made[i], (uint8_t)i));
     store_fixture_close(w);
@@ -376,9 +375,9 @@ static void no_room_is_said_with_the_sizes(void **state) {
     mr_status status = store_fixture_make(w, 0, 20 * MB, 9, &large);
     assert_int_equal(status, MR_NOMEM);
     assert_non_null(strstr(mr_last_error(), "20971520"));
-    assert_non_null(strstr(mr_last_error(), ": 31457280 bytes in 1 object)")); /* who holds it */
+    assert_non_null(strstr(mr_last_error(), ": 31457280 bytes in 1 object)")); /* the process that holds the memory */
     assert_non_null(strstr(mr_last_error(), ", and no more can be spilled: the disk is full; release some"));
-    assert_ok(store_fixture_look(w, 0, made, 1)); /* nothing was lost by trying */
+    assert_ok(store_fixture_look(w, 0, made, 1)); /* the failed save changed nothing */
     w->disk_full = false;
     w->now_us += 2 * STORE_SERVER_DISK_RETRY_US;
     assert_int_equal(store_fixture_make(w, 0, 20 * MB, 9, &large), MR_BUSY);
@@ -387,7 +386,7 @@ static void no_room_is_said_with_the_sizes(void **state) {
     store_fixture_close(w);
 }
 
-/* The same for objects that usually lie in a stretch with others: the patience is spent once, and they are named. */
+/* The same for objects that share a stretch: patience_us passes once, and the error has the object's size. */
 static void no_room_for_a_part_of_a_stretch(void **state) {
     enum { PATIENCE_US = 5000, STEP_US = 50 };
     const uint64_t sizes[] = {MB, 20 * 1024};
@@ -431,7 +430,7 @@ static void a_bad_file_is_a_lost_object(void **state) {
     store_fixture_close(w);
 }
 
-/* ---- What others write. */
+/* ---- Invalid content of shared memory. */
 
 static void nonsense_in_shared_memory_harms_no_book(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -448,7 +447,7 @@ static void nonsense_in_shared_memory_harms_no_book(void **state) {
             assert_ok(store_fixture_make(w, 0, i % 2 ? 2 * MB : 1000, 1, &made[i]));
             store_client_ref(at(0), made[i], &refs[i]);
         }
-        for (unsigned i = 0; i < 200; i++) { /* the process scribbles over its slots */
+        for (unsigned i = 0; i < 200; i++) { /* the process writes random words into its slots */
             object_header *header = arena_at(&w->arena, refs[i % 8].slot);
             _Atomic uint64_t *words = &header->word;
             words[rng_below(&rng, 7)] = rng_chance(&rng, 0.3) ? rng_next(&rng) : rng_below(&rng, 1 << 20);
@@ -462,11 +461,11 @@ static void nonsense_in_shared_memory_harms_no_book(void **state) {
         store_fixture_kill(w, 0);
         store_server_collect(w->server);
         assert_ok(store_fixture_look(w, 1, good, 5));
-        store_fixture_close(w); /* every byte is back */
+        store_fixture_close(w); /* asserts that all memory was returned */
     }
 }
 
-/* ---- Everything at random, with deaths. */
+/* ---- Random operations and deaths. */
 
 enum { HELD_MAX = 64 };
 typedef struct held {
@@ -542,7 +541,7 @@ static void random_step(rng *rng) {
     }
     default:
         if (!rng_chance(rng, 0.1)) return;
-        while (w->job_count > 0) store_fixture_disk(w); /* a restore's answer must find its store */
+        while (w->job_count > 0) store_fixture_disk(w); /* a restore must be answered while its store is open */
         if (rng_chance(rng, 0.5))
             store_fixture_kill(w, from);
         else

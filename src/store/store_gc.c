@@ -1,9 +1,9 @@
 /* store_gc.c — garbage collection of objects that no process holds: the store server's part of the protocol in
  * object_header.h.
  *
- * A round: read all tables; condemn objects without a hold; a fence; read all tables again; take condemned objects that
- * still have no hold, acquit the rest. Two readings for any number of objects. Tested by
- * src/store/store_client_test.c. */
+ * A collection: read all hold tables; set `condemned` on objects without a hold; fence; read all hold tables again; end
+ * condemned objects that still have no hold, clear the flag of the others. The tables are read twice for any number of
+ * objects. Tested by src/store/store_client_test.c. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -14,7 +14,7 @@
 #include "base/mutation.h"
 #include "store/server_internal.h"
 
-/* ---- Marking. */
+/* ---- Reading hold tables. */
 
 static void mark_entries(store_server *server, const hold_entry *entries, size_t count) {
     for (size_t i = 0; i < count; i++) {
@@ -22,7 +22,7 @@ static void mark_entries(store_server *server, const hold_entry *entries, size_t
         if (entry == 0) continue;
         uint32_t index;
         page_book *page = store_server_page(server, hold_slot(entry), &index);
-        if (page == NULL) continue; /* nonsense holds nothing */
+        if (page == NULL) continue; /* not the offset of a slot: ignored */
         bit_set(page->held, index);
         if ((entry & HOLD_PINNED) != 0) bit_set(page->pinned, index);
     }
@@ -44,9 +44,9 @@ void store_server_mark(store_server *server) {
     store_server_mark_kept(server);
 }
 
-/* ---- Condemning. */
+/* ---- Candidates. */
 
-/* True: something in this page is to be decided. */
+/* True: the page has candidates. */
 static bool condemn_page(store_server *server, page_book *page) {
     bool some = false;
     memset(page->candidates, 0, sizeof page->candidates);
@@ -55,7 +55,7 @@ static bool condemn_page(store_server *server, page_book *page) {
         uint64_t word = object_header_read(header);
         if (!object_word_holdable(word) || object_word_state(word) == OBJECT_HEADER_SPILLING) continue;
         bool held = bit_of(page->held, i);
-        /* else it changed: next time */
+        /* if the compare-and-swap fails, the object changed: the next collection reads it again */
         if (!held) held = !object_header_change(header, word, word | OBJECT_HEADER_CONDEMNED);
         if (held && !(object_word_state(word) == OBJECT_HEADER_DOOMED && !bit_of(page->pinned, i))) continue;
         bit_set(page->candidates, i);
@@ -64,9 +64,9 @@ static bool condemn_page(store_server *server, page_book *page) {
     return some;
 }
 
-/* ---- Deciding. */
+/* ---- Ends of objects. */
 
-/* It is GONE: its memory or file goes, and the slot too where no maker is left to look at it. */
+/* Frees memory or file of an object that became GONE, and the slot if the creating process is dead. */
 static void bury(store_server *server, page_book *page, uint32_t index, object_header_state was) {
     object_header *header = page_slot(server, page, index);
     if (was == OBJECT_HEADER_SEALED || was == OBJECT_HEADER_DOOMED) store_server_take_memory(server, page, index);
@@ -94,7 +94,7 @@ static void decide(store_server *server, page_book *page, uint32_t index) {
                      header, word,
                      object_header_word(object_word_sequence(word) + !MUTATED("no-sequence-bump"), OBJECT_HEADER_GONE)))
             bury(server, page, index, state);
-        return; /* where that failed a holder was faster */
+        return; /* if the compare-and-swap failed, a holder was first */
     }
     if (state != OBJECT_HEADER_DOOMED || bit_of(page->pinned, index)) return;
     if (!object_header_change(header, word, object_header_word(object_word_sequence(word), OBJECT_HEADER_LOST))) return;
@@ -141,7 +141,8 @@ void store_server_decide(store_server *server) {
 }
 
 void store_server_collect(store_server *server) {
-    server->released_seen = store_server_released(server); /* before the tables are read: later releases count again */
+    server->released_seen =
+        store_server_released(server); /* read before the tables, so that later releases cause another collection */
     server->released = false;
     server->stats.collections++;
     store_server_mark(server);

@@ -15,7 +15,7 @@ typedef struct question {
     store_client_request request;
 } question;
 
-/* The store server's status; the thread's last error is its text. */
+/* Returns the store server's status and sets the thread's last error to the text of the reply. */
 static mr_status read_reply(const rpc_call_result *result, store_server_reply *out) {
     *out = (store_server_reply){0};
     if (result->why != NULL) return error_set(MR_CLOSED, "lost the node: %s", result->why->text);

@@ -9,8 +9,8 @@
 #include "base/list.h"
 #include "store/store_wire.h"
 
-typedef struct answer { /* one that waits: for an object to come back, or for its link to have room */
-    list place;         /* in service->late, or in none */
+typedef struct answer { /* an answer that is not sent yet: its object is being restored, or its link is full */
+    list place;         /* in server->late, or in no list */
     store_rpc_server *server;
     rpc_call_token token;
     store_server_reply reply;
@@ -46,7 +46,7 @@ static mr_status send(store_rpc_server *server, rpc_call_token token, const stor
     return MR_OK;
 }
 
-/* Sends it now, or when there is room. A process that is gone needs no answer. */
+/* Sends the answer now, or when the link has room. An answer to a process that is gone is dropped. */
 static void answer_with(store_rpc_server *server, rpc_call_token token, const store_server_reply *reply) {
     if (send(server, token, reply, mr_last_error()) != MR_BUSY) return;
     answer *late = XNEW(answer, .token = token, .reply = *reply);

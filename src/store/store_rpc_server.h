@@ -10,10 +10,10 @@ enum { STORE_SERVER_METHOD = 0x4b01 };
 
 typedef struct store_rpc_server store_rpc_server;
 
-/* Both borrowed for its life. The store server is closed before the service. */
+/* Store server and rpc are borrowed until the service is freed. The store server must be closed before the service. */
 store_rpc_server *store_rpc_server_create(store_server *server, rpc *rpc);
 void store_rpc_server_destroy(store_rpc_server *server);
 
 void store_rpc_server_request(store_rpc_server *server, uint64_t process, const rpc_call_request *request,
                               int64_t now_us);
-void store_rpc_server_room(store_rpc_server *server); /* sends answers that found their link full */
+void store_rpc_server_room(store_rpc_server *server); /* sends answers that wait for room in their link */

@@ -1,5 +1,5 @@
-/* store_server.c — see store_server.h; the records are described in server_internal.h. Lending, taking back,
- * inheriting. Tested by src/store/store_client_test.c. */
+/* store_server.c — see store_server.h; the records are described in server_internal.h. This file: lending and return of
+ * extents, and objects of dead processes. Tested by src/store/store_client_test.c. */
 #include "store/store_server.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "base/mutation.h"
 #include "store/server_internal.h"
 
-/* ---- Finding. */
+/* ---- Lookup. */
 
 page_book *store_server_page(const store_server *server, uint64_t slot, uint32_t *index) {
     if (slot % sizeof(struct object_header) != 0) return NULL;
@@ -36,7 +36,7 @@ stretch_book *store_server_home(const store_server *server, const page_book *pag
     if (page->homes[index] != NULL)
         return lies_in(page->homes[index]->extent, offset, size) ? page->homes[index] : NULL;
     if (page->owner == NULL) return NULL;
-    stretch_book *found = map_get(&server->stretches, offset); /* begins with it: its own, most likely */
+    stretch_book *found = map_get(&server->stretches, offset); /* usually a LEASE_OWN stretch */
     if (found != NULL && found->owner == page->owner) return lies_in(found->extent, offset, size) ? found : NULL;
     list_for_each (at, &page->owner->stretches) {
         stretch_book *stretch = container_of(at, stretch_book, place);
@@ -55,7 +55,7 @@ stretch_book *store_server_stretch_add(store_server *server, process_book *owner
     return stretch;
 }
 
-/* The youngest free stretch that the process had before. */
+/* Lends the latest stretch of this size that the process had before and that is free. */
 static bool known_again(store_server *server, process_book *process, uint64_t size, extent *out) {
     for (size_t age = 1; server->ops->extent_take != NULL && age <= KNOWN_MAX; age++) {
         extent *known = &process->known[(process->known_next + KNOWN_MAX - age) % KNOWN_MAX];
@@ -88,7 +88,7 @@ void store_server_take_memory(store_server *server, page_book *page, uint32_t in
         return;
     }
     stretch_book *own = store_server_home(server, page, index);
-    /* else the maker reuses the block */
+    /* the creating process reuses a block itself */
     if (own != NULL && own->kind == LEASE_OWN) store_server_stretch_free(server, own);
 }
 
@@ -118,7 +118,7 @@ static void page_add(store_server *server, process_book *owner, extent extent) {
     for (uint64_t i = 0; i < PAGE_KEYS; i++) map_put(&server->by_page, extent.offset / 4096 + i, page);
 }
 
-/* A page that a dead process left and in which nothing is alive any more. */
+/* Lends a page of slots of a dead process in which all slots are FREE. */
 static bool page_again(store_server *server, process_book *owner, extent *out) {
     list_for_each (at, &server->pages) {
         page_book *page = container_of(at, page_book, place);
@@ -179,20 +179,20 @@ mr_status store_server_give_back(store_server *server, uint64_t id, extent exten
     return MR_OK;
 }
 
-/* ---- Inheriting. */
+/* ---- Objects of dead processes. */
 
 static bool in_memory(object_header_state state) {
     return state == OBJECT_HEADER_SEALED || state == OBJECT_HEADER_SPILLING || state == OBJECT_HEADER_DOOMED;
 }
 
-/* The slot of a process that is gone: only the store server and the holders of its object write it from now on. */
+/* Takes over a slot of a dead process: from now on only the store server and the object's holders write it. */
 static void inherit_slot(store_server *server, page_book *page, uint32_t index) {
     object_header *header = page_slot(server, page, index);
     uint64_t word = object_header_read(header);
     object_header_state state = object_word_state(word);
     if (state == OBJECT_HEADER_FREE) return;
     if (state == OBJECT_HEADER_CREATING && MUTATED("no-half-end")) return;
-    if (!object_word_holdable(word)) { /* half-written, or taken and not noticed yet, or nonsense */
+    if (!object_word_holdable(word)) { /* CREATING, or GONE and not noticed yet, or an invalid word */
         uint64_t next = object_word_sequence(word) + (state != OBJECT_HEADER_GONE);
         if (page->homes[index] != NULL) store_server_take_memory(server, page, index);
         store_server_file_forget(server, slot_offset(page, index));
@@ -251,7 +251,7 @@ void store_server_leave(store_server *server, uint64_t id) {
                      store_server_check(server));
 }
 
-/* ---- Life. */
+/* ---- Open and close. */
 
 store_server *store_server_open(const arena *arena, const store_server_ops *ops, void *context,
                                 const store_server_options *options) {
@@ -287,7 +287,7 @@ void store_server_close(store_server *server) {
     free(server);
 }
 
-/* ---- Seeing. */
+/* ---- Statistics. */
 
 static uint32_t length(const list *head) {
     uint32_t count = 0;

@@ -1,22 +1,23 @@
 /* store_server.h — object store server: lends extents, collects objects that no process holds, and spills.
  *
- * Lives beside the broker. It lends memory to the processes' stores (store_client.h): process pages, chunks of hold
- * tables, pages of slots, stretches; all of it is recorded in its own memory. It reads the hold tables to find objects
- * that no process holds, takes over the objects of a process that died, and makes room when memory is short:
+ * The store server runs in the process of the broker. It lends memory to store clients (store_client.h): process pages,
+ * chunks of hold tables, pages of slots, stretches; the records of these are in the server's own memory. It reads the
+ * hold tables to find objects that no process holds, takes over the objects of dead processes, and makes room when
+ * memory is full:
  *
  *   collect objects without holds → ask for unused stretches → spill objects without views, least recently used first
- *     → MR_BUSY with a time to try again → MR_NOMEM, with the sizes, when it has been so for `patience_us`
+ *     → MR_BUSY with a time to try again → MR_NOMEM, with the sizes, after `patience_us`
  *
- * It does no I/O: memory and files come in through store_server_ops, time as `now_us`; it runs as well on any block of
- * memory in a test or in the simulator. Shared memory is written by others and is checked before use; a process
- * can harm its own objects there, no bookkeeping.
+ * The store server does no I/O: memory and files are accessed through store_server_ops, and the time is the parameter
+ * `now_us`; tests and the simulator run it on any block of memory. Shared memory is written by other processes and is
+ * checked before use; a process can damage only its own objects there, not the server's records.
  *
- * Memory is lent to a process until it gives it back or store_server_leave reports that it can touch the arena no more.
- * A stretch for one object is lent to the process that had it before, if it is free: in the page tables of another it
- * would be new, which costs as much as the copy that it is for. Slots are kept for the store server's life
- * (object_header.h, invariant 2) and used again.
+ * Memory is lent to a process until the process returns it, or store_server_leave reports that the process has no more
+ * access to the arena. A stretch for one object is lent to the process that had it before, if it is free: page faults
+ * of another process in that stretch cost as much as copying the object. Pages of slots are never freed
+ * (object_header.h, invariant 2) but lent again.
  *
- * Threads  one: that of the loop. */
+ * Threads  one: the thread of the loop. */
 #pragma once
 #include "miniray/status.h"
 #include "net/shm/arena.h"
@@ -25,90 +26,89 @@
 typedef struct store_server store_server;
 
 typedef struct store_server_ops { /* none blocks for long */
-    /* Multiples of 4 KB. MR_NOMEM; MR_BUSY: it is being made ready, ask again. */
+    /* Sizes are multiples of 4 KB. MR_NOMEM. MR_BUSY: memory is being prepared; ask again. */
     mr_status (*extent_alloc)(void *context, uint64_t size, extent *out);
     void (*extent_free)(void *context, extent extent);
-    /* Files; all three NULL: no spilling. A file is called by the ticket it was saved with. Saves and loads are
-     * answered by store_server_moved with their ticket, later, not before this returns, unless they fail at once. The
-     * bytes are borrowed until then; those that are saved may change meanwhile, which voids the result. `load` fails
-     * with MR_CORRUPT if the bytes are not those that were saved. Everything happens in the order of the calls. */
+    /* Files; all three NULL: no spilling. A file is identified by the ticket of its save. Unless save or load fails at
+     * once, store_server_moved answers with the ticket, after this function has returned. The bytes are borrowed until
+     * then; bytes that are being saved may change meanwhile, and the result is then dropped. `load` fails with
+     * MR_CORRUPT if the bytes are not the saved ones. The calls take effect in their order. */
     mr_status (*save)(void *context, uint64_t ticket, const void *data, uint64_t size);
     mr_status (*load)(void *context, uint64_t ticket, uint64_t file, void *data, uint64_t size);
-    void (*forget)(void *context, uint64_t file); /* also one whose save is under way; not answered */
-    /* Asks a process to call store_client_poll soon; may be NULL. */
+    void (*forget)(void *context, uint64_t file); /* also while its save is pending; has no answer */
+    /* Makes a process call store_client_poll soon; may be NULL. */
     void (*nudge)(void *context, uint64_t process);
-    /* Exactly these bytes, which were allocated before; any error: they are not to be had. May be NULL. */
+    /* Allocates exactly this extent, which was allocated before and freed. Any error: it is in use. May be NULL. */
     mr_status (*extent_take)(void *context, extent wanted);
 } store_server_ops;
 
-typedef struct store_server_options { /* zero: the defaults */
-    uint64_t spill_bytes_max;         /* 0: as much as the disk takes */
-    int64_t patience_us;              /* how long MR_BUSY is answered before MR_NOMEM; 0: STORE_SERVER_PATIENCE_US */
+typedef struct store_server_options { /* zeroed: defaults */
+    uint64_t spill_bytes_max;         /* 0: no limit but the disk */
+    int64_t patience_us;              /* time of MR_BUSY before MR_NOMEM; 0: STORE_SERVER_PATIENCE_US */
 } store_server_options;
 
 enum {
     STORE_SERVER_PATIENCE_US = 5 * 1000 * 1000,
-    STORE_SERVER_COLLECT_US = 100 * 1000, /* releases are looked at this often when no request waits */
-    STORE_SERVER_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
+    STORE_SERVER_COLLECT_US = 100 * 1000, /* shortest time between two collections by store_server_tick */
+    STORE_SERVER_IDLE_US = 1000 * 1000,   /* interval of store_server_tick while no hold was removed */
     STORE_SERVER_RETRY_US = 2 * 1000,
-    STORE_SERVER_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
+    STORE_SERVER_DISK_RETRY_US = 1000 * 1000, /* pause after a failed save */
 };
 
-/* Use of lent memory. */
+/* Uses of lent memory. */
 typedef enum lease_kind {
-    LEASE_PAGE,    /* one per process, first of all: PROCESS_PAGE_BYTES, zeroed */
+    LEASE_PAGE,    /* one per process, its first request: PROCESS_PAGE_BYTES, zeroed */
     LEASE_HOLDS,   /* HOLDS_CHUNK_BYTES, zeroed */
     LEASE_SLOTS,   /* OBJECT_HEADER_PAGE_BYTES of slots, all FREE */
     LEASE_STRETCH, /* for many objects */
-    LEASE_OWN,     /* for one object: the stretch goes with the object */
+    LEASE_OWN,     /* for one object: freed with the object */
     LEASE_KINDS,
 } lease_kind;
 
-/* `arena` and the context are borrowed for the store server's life. */
+/* Arena, ops and context are borrowed until store_server_close. */
 store_server *store_server_open(const arena *arena, const store_server_ops *ops, void *context,
                                 const store_server_options *options);
-/* Gives all memory back; restores that wait end with MR_CLOSED. Saving and loading has stopped before: no other op is
- * called any more. */
+/* Frees all memory; waiting restores end with MR_CLOSED. Saves and loads must have stopped before: extent_free is the
+ * only op that is called. */
 void store_server_close(store_server *server);
 
-/* A process's requests. MR_BUSY: *retry_us is when to ask again. MR_NOMEM, MR_TOO_LARGE; MR_INVALID: it has no
- * process page, or not the memory it names. */
+/* Lends memory to a process. MR_BUSY: ask again after *retry_us. MR_NOMEM, MR_TOO_LARGE. MR_EXISTS: the process has a
+ * process page. MR_INVALID: it has none, or size or kind is wrong. */
 MR_MUST mr_status store_server_lease(store_server *server, uint64_t process, lease_kind kind, uint64_t size,
                                      int64_t now_us, extent *out, int64_t *retry_us);
-/* a stretch that is empty */
+/* Takes back an empty stretch. MR_INVALID: the process does not have it. */
 MR_MUST mr_status store_server_give_back(store_server *server, uint64_t process, extent extent);
 
-/* Brings a spilled object back: done is called once, perhaps before this returns. MR_OK: it is in memory (and stays
- * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_NOMEM as store_server_lease; MR_OBJECT_LOST,
- * MR_NOT_FOUND. */
+/* Restores a spilled object: `done` is called once, perhaps before this returns. MR_OK: the object is in memory, and
+ * stays there while the requesting process has it pinned. MR_BUSY: no room now; ask again. MR_NOMEM as in
+ * store_server_lease. MR_OBJECT_LOST, MR_NOT_FOUND. */
 typedef void store_server_done_fn(void *argument, mr_status status);
 void store_server_restore(store_server *server, uint64_t process, const object_ref *ref, int64_t now_us,
                           store_server_done_fn *done, void *argument);
 
-/* The store server's own holds, for objects that the node keeps beyond the life of every process
- * (store_server_holds.c); they are counted. The caller's process holds the object meanwhile. MR_OBJECT_LOST: it is
- * gone. */
+/* Adds one of the store server's own holds, for objects that the node keeps longer than any process lives. The caller
+ * must make sure that some process holds the object during the call. MR_OBJECT_LOST: the object is gone. */
 MR_MUST mr_status store_server_keep(store_server *server, const object_ref *ref);
-void store_server_let_go(store_server *server, const object_ref *ref); /* one that was kept */
+void store_server_let_go(store_server *server, const object_ref *ref); /* removes one such hold */
 
-/* The process can touch the arena no more: it died, or left. Its holds end, its half-written objects go, its objects
- * that others hold stay. Unknown processes are none. */
+/* The process has no more access to the arena: it died or left. Its holds end and its unsealed objects are freed; its
+ * objects that other processes hold stay. An unknown process is ignored. */
 void store_server_leave(store_server *server, uint64_t process);
 
-/* A save or load has ended. */
+/* Reports the end of a save or load. */
 void store_server_moved(store_server *server, uint64_t ticket, mr_status status, int64_t now_us);
 
-/* From time to time: collects released objects. Returns when to call again; CLOCK_NEVER_US: not before something
- * happens. */
+/* Collects objects if holds were removed. Returns the time of the next call; CLOCK_NEVER_US: after the next request. */
 int64_t store_server_tick(store_server *server, int64_t now_us);
-void store_server_collect(store_server *server); /* now */
+void store_server_collect(store_server *server); /* collects at once */
 
 typedef struct store_server_stats {
-    uint32_t processes, stretches, pages; /* present numbers */
+    uint32_t processes, stretches, pages; /* current numbers */
     uint32_t objects;                     /* slots that are not FREE */
     uint64_t bytes;                       /* in stretches */
     uint64_t spilled_bytes;
-    uint32_t moving;                                                  /* saves and loads under way */
-    uint64_t collections, collected, spilled, restored, lost, voided; /* counts; voided: saves in vain */
+    uint32_t moving; /* pending saves and loads */
+    /* Counts of events; voided: saves whose result was dropped. */
+    uint64_t collections, collected, spilled, restored, lost, voided;
 } store_server_stats;
 store_server_stats store_server_stats_now(const store_server *server);

@@ -1,5 +1,5 @@
 /* store_server_check.c — store_server_check: asserts the invariants of server_internal.h, by their numbers. Bytes
- * that processes write into shared memory are not looked at. */
+ * that processes write into shared memory are not checked. */
 #include "base/assert.h"
 #include "store/server_internal.h"
 

@@ -1,5 +1,5 @@
-/* store_server_holds.c — objects held by the store server itself; see store_server.h. The process that marks is the one
- * that holds, so the protocol of object_header.h is not needed: a kept slot is marked in every round. */
+/* store_server_holds.c — objects held by the store server itself; see store_server.h. The store server both holds and
+ * marks, so these holds need no entry of a hold table: every collection and spill marks the slot as held. */
 #include "base/assert.h"
 #include "base/error.h"
 #include "store/server_internal.h"
@@ -33,7 +33,7 @@ void store_server_mark_kept(store_server *server) {
     map_for_each (found, &server->kept) {
         uint32_t index;
         page_book *page = store_server_page(server, found.key, &index);
-        MR_ASSERT(page != NULL); /* pages stay as long as the store server */
+        MR_ASSERT(page != NULL); /* pages of slots are never freed */
         bit_set(page->held, index);
     }
 }

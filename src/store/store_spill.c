@@ -15,7 +15,7 @@
 #include "base/mutation.h"
 #include "store/server_internal.h"
 
-enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not worth a file */
+enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not spilled */
 
 /* ---- Files. */
 
@@ -47,14 +47,14 @@ static void move_end(move_book *move, mr_status status) {
     free(move);
 }
 
-/* Changes the state of its object, unless the object is no longer the same, or in another state. */
+/* Changes the state of the moved object. False: the object has another state, or the slot has another object. */
 static bool change_state(const store_server *server, const move_book *move, object_header_state from,
                          object_header_state to) {
     return object_header_change(page_slot(server, move->page, move->index), object_header_word(move->sequence, from),
                                 object_header_word(move->sequence, to));
 }
 
-/* ---- Out. */
+/* ---- Spilling. */
 
 typedef struct candidate {
     page_book *page;
@@ -80,7 +80,7 @@ static bool may_spill(const store_server *server, const page_book *page, uint32_
     return true;
 }
 
-/* All that may be spilled, least recently used first. Owned by the caller. */
+/* All objects that may be spilled, least recently used first; the caller frees *out. */
 static size_t find_candidates(store_server *server, candidate **out) {
     size_t count = 0, capacity = 0;
     candidate *found = NULL;
@@ -96,7 +96,7 @@ static size_t find_candidates(store_server *server, candidate **out) {
     return count;
 }
 
-/* Checks once more that it has no view, and sends it off. */
+/* Begins the save if the object still has no view; otherwise, or if that fails, makes the object SEALED again. */
 static void send_off(store_server *server, move_book *move, int64_t now_us) {
     MR_ASSERT(move->into == NULL && !move->sent);
     object_header *header = page_slot(server, move->page, move->index);
@@ -150,7 +150,7 @@ void store_server_spill_send(store_server *server, int64_t now_us) {
     }
 }
 
-/* Begins to save objects until `size` bytes are on their way. */
+/* Begins to save objects until saves and loads of `size` bytes are pending. */
 static void spill(store_server *server, uint64_t size, int64_t now_us) {
     if (server->ops->save == NULL || now_us < server->disk_at_us) return;
     store_server_mark(server);
@@ -159,7 +159,7 @@ static void spill(store_server *server, uint64_t size, int64_t now_us) {
     store_server_spill_send(server, now_us);
 }
 
-/* Logged once until something can be saved again: it is tried every second. */
+/* Logs only the first failure after a successful save: saves are retried every second. */
 static void note_disk_failure(store_server *server, uint64_t size) {
     if (server->disk_failure[0] == '\0')
         log_warn("cannot spill an object of %" PRIu64
@@ -169,7 +169,7 @@ static void note_disk_failure(store_server *server, uint64_t size) {
 }
 
 static void saved(store_server *server, move_book *move, mr_status status, int64_t now_us) {
-    server->released = true; /* it may have been let go meanwhile */
+    server->released = true; /* the object may have lost its last hold during the save */
     if (status != MR_OK) {
         note_disk_failure(server, move->size);
         server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
@@ -178,7 +178,7 @@ static void saved(store_server *server, move_book *move, mr_status status, int64
     }
     server->disk_failure[0] = '\0';
     if (!change_state(server, move, OBJECT_HEADER_SPILLING, OBJECT_HEADER_SPILLED)) {
-        server->ops->forget(server->context, move->ticket); /* a process wants it after all, or it is gone */
+        server->ops->forget(server->context, move->ticket); /* a process has pinned the object, or it is gone */
         server->stats.voided++;
         return;
     }
@@ -193,7 +193,7 @@ static void saved(store_server *server, move_book *move, mr_status status, int64
     store_server_tell(server);
 }
 
-/* ---- Back. */
+/* ---- Restoring. */
 
 static void lose(store_server *server, const move_book *move) {
     if (!change_state(server, move, OBJECT_HEADER_SPILLED, OBJECT_HEADER_LOST)) return;
@@ -203,7 +203,7 @@ static void lose(store_server *server, const move_book *move) {
 
 static mr_status loaded(store_server *server, move_book *move, mr_status status) {
     object_header *header = page_slot(server, move->page, move->index);
-    /* no process holds it any more */
+    /* the object was deleted, or has no holder any more */
     if (object_header_read(header) != object_header_word(move->sequence, OBJECT_HEADER_SPILLED)) {
         store_server_stretch_free(server, move->into);
         return MR_NOT_FOUND;
@@ -218,7 +218,7 @@ static mr_status loaded(store_server *server, move_book *move, mr_status status)
     atomic_store(&header->size, move->size);
     if (!change_state(server, move, OBJECT_HEADER_SPILLED, OBJECT_HEADER_SEALED)) {
         store_server_stretch_free(server, move->into);
-        return MR_NOT_FOUND; /* deleted this moment */
+        return MR_NOT_FOUND; /* deleted since the check above */
     }
     MR_ASSERT(move->page->homes[move->index] == NULL && move->into->live == 0);
     move->page->homes[move->index] = move->into;
@@ -241,7 +241,7 @@ static move_book *load_of(const store_server *server, const page_book *page, uin
     return NULL;
 }
 
-/* Begins to load it. */
+/* Begins to load a spilled object. */
 static mr_status fetch(store_server *server, process_book *asker, page_book *page, uint32_t index, int64_t now_us,
                        move_book **out) {
     const file_book *file = map_get(&server->files, slot_offset(page, index));
@@ -249,7 +249,8 @@ static mr_status fetch(store_server *server, process_book *asker, page_book *pag
     extent extent;
     int64_t retry_us;
     MR_TRY(store_server_room(server, asker, LEASE_OWN, file->size, now_us, &extent, &retry_us));
-    file = map_get(&server->files, slot_offset(page, index)); /* room may have been made by collecting it */
+    file =
+        map_get(&server->files, slot_offset(page, index)); /* again: store_server_room may have collected this object */
     if (file == NULL) {
         server->ops->extent_free(server->context, extent);
         return MR_NOT_FOUND;
@@ -311,7 +312,7 @@ void store_server_moved(store_server *server, uint64_t ticket, mr_status status,
     MR_UNREACHABLE();
 }
 
-/* ---- Room. */
+/* ---- Memory for a request. */
 
 static void ask_back(store_server *server) {
     list_for_each (at, &server->processes) {
@@ -321,7 +322,7 @@ static void ask_back(store_server *server) {
     }
 }
 
-/* Why no more goes to disk, if that is so. */
+/* Writes why no more can be spilled; "": more can be spilled. */
 static void disk_text(const store_server *server, uint64_t size, char *out, size_t room) {
     out[0] = '\0';
     if (server->ops->save == NULL)

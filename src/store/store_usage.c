@@ -1,5 +1,5 @@
-/* store_usage.c — usage of the store by process, as text for errors about full memory. The numbers may have changed
- * when they are printed. Processes are called as in the reports of a node: by the lower half of their numbers. */
+/* store_usage.c — usage of the store by process, as text for errors about full memory. The numbers may be outdated when
+ * they are printed. Processes have the names of the node's reports: the lower half of their ids. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 enum { HOLDERS_TOLD = 3 };
 
 typedef struct holder {
-    uint64_t process; /* 0: the store server itself */
+    uint64_t process; /* id; 0: the store server itself */
     uint64_t bytes;
     uint32_t objects;
 } holder;
@@ -32,7 +32,7 @@ static void add_entries(const store_server *server, const hold_entry *entries, s
         add_slot(server, hold_slot(atomic_load_explicit(&entries[i], memory_order_relaxed)), holder);
 }
 
-/* Into its place among those that hold most, which are sorted. */
+/* Inserts `found` into the sorted list of the processes that hold the most bytes. */
 static void rank(holder *most, holder found) {
     for (int i = 0; i < HOLDERS_TOLD; i++) {
         if (found.bytes <= most[i].bytes) continue;

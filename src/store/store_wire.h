@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(store_client_request) == 64, "no holes");
 
-typedef struct store_server_reply { /* an answer's payload; a text follows unless status is MR_OK */
+typedef struct store_server_reply { /* payload of an answer; unless status is MR_OK, the error text follows */
     uint32_t status, unused;
     int64_t retry_us;
     extent extent;

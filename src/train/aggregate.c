@@ -1,13 +1,13 @@
 /* aggregate.c — see aggregate.h.
  *
- * The pieces of all tensors are numbered in order: first_piece[i] is the first one of tensor i. Members of the thread
- * pool draw numbers from one atomic counter until none is left, so a fast member does more pieces. Each member has a
+ * The pieces of all tensors are numbered in order: first_piece[i] is the first piece of tensor i. Members of the thread
+ * pool take numbers from one atomic counter until none is left, so a fast member does more pieces. Each member has a
  * slice, which is scratch memory for one stretch; a stretch is folded into the slice and copied from there to all
- * outputs. Results larger than STREAM_BYTES are written past the caches, except to an output that was just read.
+ * outputs. Results of STREAM_BYTES or more are written past the caches, except to an output that is also an input.
  *
- * Memory   slices and first_piece are one block, allocated before anything is written. Each part of it begins on a
- *          cache line.
- * Threads  members share only the counters; two pieces never overlap. */
+ * Memory   slices and first_piece are one block, allocated before any result is written. Each part of the block begins
+ *          on a cache line.
+ * Threads  members share only the counters; pieces do not overlap. */
 #include "train/aggregate.h"
 
 #include <stdatomic.h>
@@ -22,24 +22,24 @@
 #include "train/half_kernels.h"
 
 enum {
-    PIECE = 64 * 1024, /* items: large enough that taking one costs nothing, small enough to share out evenly */
-    STREAM_BYTES = 4 * 1024 * 1024 /* a result that is larger would only push other things out of the caches */
+    PIECE = 64 * 1024, /* items; large enough that the counter costs little, small enough to balance the load */
+    STREAM_BYTES = 4 * 1024 * 1024 /* larger results would only evict other data from the caches */
 };
 
-/* Scratch memory of one member, for a stretch. */
+/* Scratch memory of one member for one stretch. */
 typedef struct slice {
     const void **rows; /* of the stretch, one for each worker */
     void *folded;      /* the result */
     void *scratch;     /* reduction.h */
-    float *wide;       /* of 16-bit tensors: the rows, `previous` and the result, widened; a step each */
+    float *wide;       /* for 16-bit tensors: rows, `previous` and result in fp32, each of reduction_step items */
 } slice;
 
 typedef struct job {
     const reduction *reduction;
     const aggregate_tensor *tensors;
-    uint64_t *first_piece; /* owned: of each tensor, and behind the last one the number of all */
+    uint64_t *first_piece; /* owned: of each tensor, then the number of all pieces */
     size_t count;
-    bool streams; /* the results go past the caches */
+    bool streams; /* results are written past the caches */
     slice *slices;
     _Atomic size_t next_piece, next_slice;
 } job;
@@ -55,7 +55,7 @@ static bool is_input(const job *job, const aggregate_tensor *tensor, const void 
 
 static size_t pieces_of(const aggregate_tensor *tensor) { return (tensor->count + PIECE - 1) / PIECE; }
 
-/* The tensor that the piece belongs to: the last one whose first piece is not behind it. Empty ones have none. */
+/* The tensor of a piece: the last one whose first piece is not after this piece. Empty tensors have no pieces. */
 static size_t tensor_of(const job *job, size_t piece) {
     uint64_t next = piece + 1;
     return binary_search_first(&next, job->first_piece, job->count, sizeof next, binary_search_u64) - 1;
@@ -72,7 +72,7 @@ static void fold_reals(const reduction *reduction, const aggregate_tensor *tenso
         fold_f64(reduction, (const double *const *)slice->rows, previous, slice->folded, count, slice->scratch);
 }
 
-/* The common case reads the rows as they are; others widen them first. */
+/* An average without momentum reads the 16-bit rows directly; other reductions widen the rows to fp32 first. */
 static void fold_halves(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
                         slice *slice) {
     bool averages = reduction->kind == REDUCTION_AVERAGE && !reduction->moves;
@@ -92,7 +92,7 @@ static void fold_halves(const reduction *reduction, const aggregate_tensor *tens
     half_narrow(tensor->dtype, folded, slice->folded, count);
 }
 
-/* An output that is an input was just read: its lines are cached. A separate output is not, and is not read soon. */
+/* An output that is also an input is in the caches. A separate output is not, and is not read soon: it is streamed. */
 static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, const void *result, size_t size) {
     for (size_t o = 0; o < tensor->output_count; o++) {
         char *output = (char *)tensor->outputs[o] + at;
@@ -104,7 +104,7 @@ static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, 
     }
 }
 
-/* The longest stretch that begins at this item and ends where a line of the first output does. */
+/* Items of the longest stretch that begins at `from` and ends at the end of a cache line of the first output. */
 static size_t stretch_at(const aggregate_tensor *tensor, size_t from, size_t step) {
     size_t size = mr_dtype_size(tensor->dtype);
     size_t ahead = ((uintptr_t)tensor->outputs[0] + from * size) % SIMD_LINE / size;
@@ -143,7 +143,7 @@ static void do_pieces(void *argument) {
 
 static size_t whole_lines(size_t size) { return (size + 63) & ~(size_t)63; }
 
-/* Allocates the block that first_piece begins. */
+/* Allocates the block of first_piece, slices and scratch memory. */
 static mr_status open_block(job *job, size_t members) {
     size_t step = reduction_step(job->reduction), workers = job->reduction->workers;
     size_t rows = whole_lines(workers * sizeof(void *)), folded = whole_lines(step * sizeof(double));

@@ -1,5 +1,4 @@
-/* aggregate_api.c — mr_aggregate and strategies (miniray/model.h): the arguments are checked before anything is added
- * up. */
+/* aggregate_api.c — mr_aggregate and strategies (miniray/model.h). All arguments are checked before the aggregation. */
 #include "train/aggregate_api.h"
 
 #include <math.h>
@@ -15,21 +14,21 @@
 enum {
     WORKERS_MAX = 1 << 20,
     TENSORS_MAX = 1 << 24,
-    ALONE_BYTES = 8 << 20 /* of all models: less is done before another thread is there and awake */
+    ALONE_BYTES = 8 << 20 /* of all models together; smaller ones are done before other threads are awake */
 };
 
 /* ---- Strategies. */
 
 const char *mr_sync_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
 
-/* Zero is the default, and a negative number none (miniray/status.h). */
+/* Reads an option: zero is the default, a negative number is none (miniray/status.h). */
 static mr_status option(const char *what, double value, double usual, double limit, double *out) {
     if (!(value < limit)) return error_set(MR_INVALID, "%s is %g; it must be below %g", what, value, limit);
     *out = value == 0 ? usual : value < 0 ? 0 : value;
     return MR_OK;
 }
 
-/* What the weights add up to. */
+/* The sum of the weights. */
 static mr_status total_weight(const double *weights, size_t workers, double *out) {
     double total = 0;
     for (size_t w = 0; w < workers; w++) {
@@ -43,7 +42,7 @@ static mr_status total_weight(const double *weights, size_t workers, double *out
     return MR_OK;
 }
 
-/* `shares` has room for one of each worker. */
+/* `shares` has room for one number for each worker. */
 static mr_status weighted(const mr_sync_strategy *strategy, reduction *reduction, double *shares) {
     double total = (double)reduction->workers;
     if (strategy->weights != NULL) MR_TRY(total_weight(strategy->weights, reduction->workers, &total));
@@ -69,7 +68,7 @@ static mr_status trimmed(const mr_sync_strategy *strategy, reduction *reduction)
 
 static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, reduction *reduction, double *shares) {
     const char *name = strategy == NULL || strategy->name == NULL ? "average" : strategy->name;
-    if (strcmp(name, "average") == 0) return MR_OK; /* a zeroed fold is one */
+    if (strcmp(name, "average") == 0) return MR_OK; /* a zeroed reduction is the average */
     if (strcmp(name, "weighted") == 0) return weighted(strategy, reduction, shares);
     if (strcmp(name, "momentum") == 0) return momentum(strategy, reduction, has_previous);
     if (strcmp(name, "trimmed_mean") == 0) return trimmed(strategy, reduction);
@@ -116,11 +115,11 @@ static mr_status models_match(const mr_tensor *const *models, size_t workers, si
     return MR_OK;
 }
 
-/* ---- Adding up. */
+/* ---- Aggregation. */
 
 typedef struct plan { /* owned, one block */
     aggregate_tensor *tensors;
-    const void **rows; /* of the first tensor, one for each worker; then of the second, … */
+    const void **rows; /* for each tensor in turn, a row for each worker */
     double *shares;
 } plan;
 

@@ -18,7 +18,7 @@ static mr_tensor vector(const float *data, size_t count) {
 
 static const float first[] = {1, 10}, second[] = {2, 20}, third[] = {9, 0};
 
-/* The result of the three vectors above. */
+/* Asserts the result of the three vectors above. */
 static void gives(const mr_sync_strategy *strategy, const float *before, float one, float two) {
     mr_tensor a = vector(first, 2), b = vector(second, 2), c = vector(third, 2), previous = vector(before, 2);
     const mr_tensor *models[] = {&a, &b, &c};
@@ -46,7 +46,7 @@ static void every_strategy_does_what_it_is_called(void **state) {
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "median"), NULL, 2, 10);
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "max"), NULL, 9, 20);
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = 0.34), NULL, 2, 10);
-    gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean"), NULL, 4, 10); /* a tenth of three is nobody */
+    gives(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean"), NULL, 4, 10); /* a tenth of three workers is none */
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){1, 1, 2}), NULL, 5.25f, 7.5f);
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "weighted", .weights = (double[]){2, 0, -1}), NULL, -7, 20);
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "momentum"), NULL, 4, 10);
@@ -134,7 +134,7 @@ static void one_worker_is_itself(void **state) {
     }
 }
 
-/* Large enough for a thread pool; the result goes over the first worker's own. */
+/* Large enough for the thread pool; the result overwrites the first worker's model. */
 static void a_large_model_in_place(void **state) {
     enum { ITEMS = 1 << 20 };
     float *a = xmalloc(ITEMS * sizeof *a), *b = xmalloc(ITEMS * sizeof *b);

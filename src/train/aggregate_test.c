@@ -1,4 +1,4 @@
-/* aggregate_test.c — every kind, type and number of workers against plain arithmetic, item by item, bit for bit. */
+/* aggregate_test.c — every kind, type and number of workers has the same bits as plain arithmetic on each item. */
 #include "train/aggregate.h"
 
 #include <math.h>
@@ -18,14 +18,14 @@ enum { WORKERS_MAX = 40, SEED = 7 };
 
 static const double shares[WORKERS_MAX] = {0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125};
 
-/* ---- The reference: one item, as the words in reduction.h say. */
+/* ---- The reference: one item, by the definitions in reduction.h. */
 
 static int by_value(const void *a, const void *b) {
     double left = *(const double *)a, right = *(const double *)b;
     return left < right ? -1 : left > right;
 }
 
-/* In fp32 unless `wide`: a rounding after every step. */
+/* Rounds to fp32, as after every operation; `wide`: no rounding, for fp64. */
 static double rounded(double value, bool wide) { return wide ? value : (double)(float)value; }
 
 static double mean_of(const double *values, size_t count, bool wide) {
@@ -56,7 +56,7 @@ static double fold_item(const reduction *reduction, const double *values, double
     return rounded(rounded(keep * previous, wide) + rounded(take * result, wide), wide);
 }
 
-/* ---- One tensor of all workers, in one type. */
+/* ---- One tensor of each worker, in one type. */
 
 static double item_at(mr_dtype dtype, const void *data, size_t i) {
     switch (dtype) {
@@ -104,7 +104,7 @@ static void scene_close(scene *scene) {
     free(scene->output);
 }
 
-/* What the result has to be, in the tensor's type; owned by the caller. */
+/* The expected result in the tensor's type; the caller frees it. */
 static void *expected_of(const scene *scene, const reduction *reduction) {
     mr_dtype dtype = scene->tensor.dtype;
     void *expected = xcalloc(1, scene->bytes + 1);
@@ -147,7 +147,7 @@ static void every_kind_and_type_is_right_to_the_bit(void **state) {
                 }
 }
 
-/* Sizes at the seams of stretches and pieces, alone and in a thread pool. */
+/* Sizes around the limits of stretches and pieces, with and without a thread pool. */
 static void every_size_is_right_with_any_pool(void **state) {
     static const size_t counts[] = {0, 1, 63, 64, 1023, 1024, 1025, 65535, 65536, 65537, 300000};
     rng rng;
@@ -164,7 +164,7 @@ static void every_size_is_right_with_any_pool(void **state) {
     }
 }
 
-/* A result that is written over what it is made of, to all workers at once. */
+/* The outputs are the inputs: the result overwrites the tensors of all workers. */
 static void in_place_is_the_same(void **state) {
     rng rng;
     rng_init(&rng, SEED);
@@ -232,7 +232,7 @@ static void counters_are_the_first_workers(void **state) {
     assert_memory_equal(masks, mask, sizeof mask);
 }
 
-/* Many tensors, some of them empty: each piece finds its own. */
+/* Many tensors, some of them empty: each piece belongs to the right tensor. */
 static void many_small_tensors_find_their_places(void **state) {
     enum { TENSORS = 1000 };
     static float data[2][TENSORS][7], out[TENSORS][7];

@@ -1,6 +1,6 @@
 /* data_shard.c — assignment of samples to workers (miniray/train.h).
  *
- * All samples are put into one order, drawn from the seed; shard i of n is the stretch from i/n to (i+1)/n of it. */
+ * All samples are shuffled by the seed; shard i of n is the range from i/n to (i+1)/n of that order. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "miniray/train.h"
 
-static size_t data_shard_start(size_t count, size_t shards, size_t shard) { /* the first ones get what is left over */
+static size_t data_shard_start(size_t count, size_t shards, size_t shard) { /* the first shards have one sample more */
     size_t extra = count % shards;
     return shard * (count / shards) + (shard < extra ? shard : extra);
 }

@@ -1,4 +1,4 @@
-/* data_shard_test.c — every sample in exactly one shard, the same everywhere. */
+/* data_shard_test.c — every sample is in exactly one shard, the same on every machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void each_sample_is_in_one_shard(void **state) {
 }
 
 static void the_seed_decides(void **state) {
-    static const int64_t known[] = {3, 6, 1, 5, 0}; /* on every machine, with every compiler */
+    static const int64_t known[] = {3, 6, 1, 5, 0}; /* the same on every machine, with every compiler */
     int64_t first[5], again[5], other[5];
     assert_int_equal(mr_shard_indices(10, 2, 0, 1, first), MR_OK);
     assert_int_equal(mr_shard_indices(10, 2, 0, 1, again), MR_OK);

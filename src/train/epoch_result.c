@@ -47,7 +47,7 @@ bool epoch_result_number(const mr_value *value, double *out) {
 
 /* ---- Fields. */
 
-/* Keys that are tuples or floats are not looked for: they are the first worker's. */
+/* Whether two keys are equal. Tuples and floats never are: fields with such keys are those of the first worker. */
 static bool same_key(const mr_value *a, const mr_value *b) {
     mr_kind kind = mr_value_kind(a);
     bool looked_for = kind == MR_KIND_STR || kind == MR_KIND_BYTES || kind == MR_KIND_INT || kind == MR_KIND_BOOL ||
@@ -74,7 +74,7 @@ static mr_arg pass(report *report, const mr_value *value) {
     return mr_value_arg(kept);
 }
 
-/* Of one field: `first` is that of the first worker that has it, and `rest` are the workers behind that one. */
+/* The average of one field: `first` is its value in the first worker that has it, `rest` are the workers after that. */
 static mr_arg fields(report *report, const mr_value *key, const mr_value *first, const mr_value *rest, size_t count) {
     mr_kind kind = mr_value_kind(first);
     double sum, number;
@@ -104,7 +104,7 @@ static bool is_known(const mr_value *results, size_t before, const mr_value *key
     return false;
 }
 
-/* Nested no deeper than values are. */
+/* The average of maps, field by field. The recursion is bounded by the depth of values. */
 static mr_arg maps(report *report, const mr_value *results, size_t count) {
     report_list items = {.limit = SIZE_MAX};
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* epoch_result_test.c — the results of several workers as one. */
+/* epoch_result_test.c — averages of the results of several workers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ enum { WORKERS_MAX = 4 };
 
 #define MAP(...) mr_map((mr_arg[]){__VA_ARGS__}, sizeof((mr_arg[]){__VA_ARGS__}) / sizeof(mr_arg) / 2)
 
-/* The average as JSON is `expected`; NULL: it is refused. */
+/* Asserts that the average as JSON is `expected`; NULL: that it fails. */
 static void check(const char *expected, const mr_arg *args, size_t count) {
     exact_value value[WORKERS_MAX];
     value_doc docs[WORKERS_MAX];

@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "base/simd.h"
 
-/* By a power of two a multiplication gives the same bits as a division, and is faster. */
+/* Division by the number of workers. For a power of two, a multiplication gives the same bits and is faster. */
 typedef struct mean {
     size_t workers;
     bool multiplies;
@@ -22,9 +22,9 @@ static inline float mean_end(const mean *mean, float sum) {
     return mean->multiplies ? sum * mean->part : sum / mean->whole;
 }
 
-/* ---- bf16: pairs of neighbours, which are a word; their sums lie apart until the end. */
+/* ---- bf16: two neighbours are a word of 32 bits; their sums are kept in separate arrays until the end. */
 
-enum { TILE = 512 }; /* pairs, so that the sums stay in the nearest cache */
+enum { TILE = 512 }; /* pairs; the sums fit into the first-level cache */
 
 static inline uint32_t pair_at(const uint16_t *row, size_t i) {
     uint32_t pair;
@@ -35,7 +35,7 @@ static inline uint32_t pair_at(const uint16_t *row, size_t i) {
 static inline float low_of(uint32_t pair) { return half_value(pair << 16); }
 static inline float high_of(uint32_t pair) { return half_value(pair & 0xffff0000); }
 
-/* half_to_bf16, its result in the upper half of the word. */
+/* half_to_bf16 with the result in the upper half of the word. */
 static inline uint32_t rounded(float wide) {
     uint32_t bits = half_bits(wide);
     return wide != wide ? bits | 0x400000 : bits + 0x7fff + ((bits >> 16) & 1);
@@ -94,7 +94,7 @@ static void average_bf16(const uint16_t *const *rows, const mean *mean, uint16_t
     out[count - 1] = half_to_bf16(mean_end(mean, sum));
 }
 
-/* ---- fp16: as far as the machine has instructions for it. Each gives how many items it has done. */
+/* ---- fp16 with instructions of the machine. Each function returns the number of items that it has processed. */
 
 #if defined(__x86_64__)
 
@@ -183,7 +183,7 @@ SIMD_CLONES static void average_fp16_rest(const uint16_t *const *rows, const mea
     }
 }
 
-/* ---- For everybody. */
+/* ---- Portable code. */
 
 SIMD_CLONES static void widen_rest(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
     if (dtype == MR_F16) {

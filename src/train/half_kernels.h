@@ -1,18 +1,17 @@
-/* half_kernels.h — rows of sixteen-bit floats (half.h): widened, narrowed, and averaged without leaving the registers.
+/* half_kernels.h — vector kernels for rows of 16-bit floats (half.h): widening, narrowing, and averaging in registers.
  *
- * bf16 is the upper half of an fp32, so two neighbours are a 32-bit word: one of them is the word shifted, the other
- * one the word masked. A loop over words needs nothing else, and becomes vector code on every machine. fp16 has an
- * instruction on arm64 and on every amd64 with AVX2; where it is missing the functions of half.h do. Both ways give the
- * same bits. */
+ * A bf16 is the upper half of an fp32. Of two neighbours in a 32-bit word, one is widened by a shift, the other by a
+ * mask, so that loops over words compile to vector code on every machine. fp16 has conversion instructions on arm64 and
+ * on every amd64 with AVX2; without them, the functions of half.h are used. Both ways give the same bits. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 #include "miniray/value.h"
 
-/* dtype: MR_F16 or MR_BF16. Nothing overlaps. */
+/* dtype: MR_F16 or MR_BF16. `from` and `to` do not overlap. */
 void half_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count);
 void half_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count);
 
-/* The result of fold_f32 (REDUCTION_AVERAGE) of the widened rows, narrowed. */
+/* The same bits as widening the rows, fold_f32 with REDUCTION_AVERAGE, and narrowing the result. */
 void half_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count);

@@ -1,5 +1,4 @@
-/* half_kernels_test.c — rows of halves, whatever this machine has for them, against one half after the other (half.h).
- * */
+/* half_kernels_test.c — the kernels of this machine give the same bits as the functions of half.h on each item. */
 #include "train/half_kernels.h"
 
 #include <math.h>
@@ -32,7 +31,7 @@ static void every_half_widens_and_narrows_to_the_same_bits(void **state) {
         half_widen(dtypes[d], halves, wide, ALL);
         for (size_t i = 0; i < ALL; i++) {
             uint32_t quiet =
-                isnan(wide[i]) ? 0x400000 : 0; /* an instruction makes a NaN quiet, arithmetic would do it */
+                isnan(wide[i]) ? 0x400000 : 0; /* the conversion instruction makes a NaN quiet, as arithmetic does */
             assert_int_equal(half_bits(wide[i]) | quiet, half_bits(wide_of(dtypes[d], halves[i])) | quiet);
         }
         half_narrow(dtypes[d], wide, back, ALL);
@@ -47,14 +46,15 @@ static void floats_of_any_bits_narrow_as_they_do_alone(void **state) {
     rng_init(&rng, 7);
     for (size_t i = 0; i < ALL; i++) wide[i] = half_value((uint32_t)rng_next(&rng));
     for (size_t i = 0; i < ALL / 2; i++)
-        wide[i] = ldexpf(wide[i] != wide[i] ? 1 : wide[i] / 2, -(int)(i % 32)); /* near */
+        wide[i] = ldexpf(wide[i] != wide[i] ? 1 : wide[i] / 2,
+                         -(int)(i % 32)); /* scaled down, partly into the subnormal range */
     for (size_t d = 0; d < 2; d++) {
         half_narrow(dtypes[d], wide, halves, ALL);
         for (size_t i = 0; i < ALL; i++) assert_int_equal(halves[i], narrow_of(dtypes[d], wide[i]));
     }
 }
 
-/* One after the other. A NaN is a NaN: which one of several, and of which sign, is the machine's. */
+/* Compares one item with half.h. Of a NaN, sign and payload are not compared: they depend on the machine. */
 static void assert_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, const uint16_t *got, size_t i) {
     float sum = wide_of(dtype, rows[0][i]);
     for (size_t w = 1; w < workers; w++) sum += wide_of(dtype, rows[w][i]);
@@ -72,7 +72,7 @@ static void an_average_has_the_bits_of_one_item_after_the_other(void **state) {
     rng rng;
     rng_init(&rng, 11);
     for (size_t w = 0; w < WORKERS; w++) {
-        rows[w] = memory[w] + w % 2; /* aligned to an item, and to no more */
+        rows[w] = memory[w] + w % 2; /* every second row is aligned to an item only */
         for (size_t i = 0; i <= LENGTH; i++) memory[w][i] = (uint16_t)rng_next(&rng);
     }
     for (size_t d = 0; d < 2; d++)
@@ -81,7 +81,7 @@ static void an_average_has_the_bits_of_one_item_after_the_other(void **state) {
                 out[counts[c] + 1] = 0xbeef;
                 half_average(dtypes[d], rows, workers, out + 1, counts[c]);
                 for (size_t i = 0; i < counts[c]; i++) assert_average(dtypes[d], rows, workers, out + 1, i);
-                assert_int_equal(out[counts[c] + 1], 0xbeef); /* and nothing behind it */
+                assert_int_equal(out[counts[c] + 1], 0xbeef); /* the items after the row are unchanged */
             }
 }
 

@@ -40,7 +40,7 @@ static mr_status walk(const mr_value *map, char *name, size_t length, metric_log
         int more = snprintf(name + length, METRIC_LOGGER_NAME_MAX - length, "%s%.*s", length > 0 ? "/" : "",
                             (int)text.size, (const char *)text.data);
         size_t end = length + (size_t)more;
-        if (more < 0 || end >= METRIC_LOGGER_NAME_MAX) continue; /* name too long */
+        if (more < 0 || end >= METRIC_LOGGER_NAME_MAX) continue; /* a field whose name is too long is left out */
         MR_TRY(mr_value_kind(&value) == MR_KIND_MAP ? walk(&value, name, end, fn, user) : fn(user, name, &value));
     }
     return MR_OK;
@@ -51,7 +51,7 @@ mr_status metric_logger_walk(const mr_value *result, metric_logger_field_fn *fn,
     return walk(result, name, 0, fn, user);
 }
 
-/* ---- JSON lines: here, since the runtime has a writer of JSON already. */
+/* ---- JSON lines, with the runtime's JSON writer. */
 
 static bool is_named(const mr_value *key, const char *name) {
     mr_span text;
@@ -112,7 +112,7 @@ mr_status mr_metric_logger_open(const char *kind, const char *path, mr_metric_lo
 mr_status mr_metric_logger_write(mr_metric_logger *logger, int64_t epoch, const mr_value *result) {
     if (mr_value_kind(result) != MR_KIND_MAP)
         return error_set(MR_INVALID, "a metric logger writes maps, not a %s", mr_kind_name(mr_value_kind(result)));
-    buffer_clear(&logger->record); /* of one that failed */
+    buffer_clear(&logger->record); /* removes the rest of a record that failed */
     return logger->ops->write(logger, epoch, result);
 }
 

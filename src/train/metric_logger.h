@@ -1,7 +1,7 @@
 /* metric_logger.h — metric loggers: results of epochs in files, one operation table per kind of file (miniray/train.h).
  *
- * Every record is handed to the system whole, in one write, when it is written: a reader of the file sees whole epochs,
- * and a program that dies loses none. */
+ * Every record is written at once, in one write(2): a reader of the file sees complete epochs, and a program that dies
+ * later loses none of them. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/train.h"
@@ -19,14 +19,14 @@ struct mr_metric_logger {
     const metric_logger_ops *ops;
     int fd; /* owned; -1: none */
     void *state;
-    buffer record; /* room to make one in */
+    buffer record; /* the record that is being built */
 };
 
 extern const metric_logger_ops metric_logger_csv, metric_logger_events;
 
 MR_MUST mr_status metric_logger_create_file(mr_metric_logger *logger, const char *path);
-MR_MUST mr_status metric_logger_flush(mr_metric_logger *logger); /* writes `record`, which is empty then */
+MR_MUST mr_status metric_logger_flush(mr_metric_logger *logger); /* writes `record` and empties it */
 
-/* Every field that is not a map, with its whole name: "outer/inner". */
+/* Called for every field that is not a map, with its full name: "outer/inner". */
 typedef mr_status metric_logger_field_fn(void *user, const char *name, const mr_value *value);
 MR_MUST mr_status metric_logger_walk(const mr_value *result, metric_logger_field_fn *fn, void *user);

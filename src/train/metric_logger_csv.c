@@ -1,7 +1,7 @@
 /* metric_logger_csv.c — metric logger for CSV files (RFC 4180).
  *
- * Columns are found as they come. The rows are kept as they were written: when an epoch has a field that none before it
- * had, the file is written again, with one more column for all. Tested by src/train/metric_logger_test.c. */
+ * A column is added when its field appears for the first time. All rows are kept in memory: when an epoch has a new
+ * field, the file is written again with one more column. Tested by src/train/metric_logger_test.c. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include "train/metric_logger.h"
 
 typedef struct row {
-    char *text; /* owned: its cells with commas, without the end of the line */
+    char *text; /* owned: the cells of the row with commas, without a newline */
     size_t cells;
 } row;
 
@@ -23,9 +23,9 @@ typedef struct table {
     size_t row_count;
 } table;
 
-typedef struct line { /* of the epoch at hand */
+typedef struct line { /* the row of the current epoch */
     table *table;
-    buffer *cells; /* one for each column, of those that have been met */
+    buffer *cells; /* one for each column found so far */
     size_t count;
 } line;
 
@@ -80,7 +80,7 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
         MR_TRY(alloc_try_resize(&line->cells, (column + 1) * sizeof *line->cells));
         while (line->count <= column) buffer_init(&line->cells[line->count++], METRIC_LOGGER_SIZE_MAX);
     }
-    buffer_clear(&line->cells[column]); /* the last of two with one name */
+    buffer_clear(&line->cells[column]); /* of two fields with the same name the last one counts */
     return put_value(&line->cells[column], value);
 }
 
@@ -106,7 +106,7 @@ static mr_status put_everything(mr_metric_logger *logger, const table *table) {
 }
 
 static mr_status keep_row(table *table, buffer *text, size_t cells) {
-    MR_TRY(buffer_append(text, "", 1)); /* its end */
+    MR_TRY(buffer_append(text, "", 1)); /* terminating zero */
     MR_TRY(alloc_try_resize(&table->rows, (table->row_count + 1) * sizeof *table->rows));
     table->rows[table->row_count++] = (row){xstrdup((char *)text->data), cells};
     return MR_OK;

@@ -1,6 +1,6 @@
 /* metric_logger_tb.c — metric logger for TensorBoard event files.
  *
- * The file is a row of TFRecords, and each of them an Event of protocol buffers, of which we write four fields:
+ * The file is a sequence of TFRecords. Each contains an Event message of protocol buffers, with four fields:
  *
  *   TFRecord   length u64 · masked crc32c of it u32 · data · masked crc32c of that u32
  *   Event      1: wall_time double · 2: step int64 · 3: file_version string (the first one) · 5: summary
@@ -17,9 +17,9 @@
 #include "train/epoch_result.h"
 #include "train/metric_logger.h"
 
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* how a field is written */
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types of fields */
 
-/* Castagnoli's polynomial, reflected. Records are short: a bit at a time is fast enough. */
+/* Castagnoli's polynomial, reflected, one bit at a time: records are short. */
 static uint32_t crc32c(const uint8_t *data, size_t size) {
     uint32_t crc = UINT32_MAX;
     for (size_t i = 0; i < size; i++) {
@@ -71,7 +71,7 @@ static mr_status write_record(mr_metric_logger *logger, const buffer *event) {
 
 static double now_s(void) { return (double)clock_wall_us(clock_real()) / 1e6; }
 
-/* Field 3 of the first event, field 5 of all others. */
+/* Writes an event with `data` as field 3 (the first event) or field 5 (all others). */
 static mr_status write_event(mr_metric_logger *logger, int64_t step, unsigned field, const void *data, size_t size) {
     buffer event;
     double now = now_s();

@@ -39,7 +39,7 @@ static void write_epoch(scene *scene, int64_t epoch, mr_arg result) {
     exact_value_fini(&exact_value);
 }
 
-/* What is in the file, while it is still open. */
+/* Asserts the content of the file while the logger is open. */
 static void check(const scene *scene, const char *expected) {
     char text[4096];
     FILE *file = fopen(scene->path, "r");

@@ -1,18 +1,18 @@
-/* model_copy.c — model given as a copy in shared memory (miniray/model.h, mr_model_copy).
+/* model_copy.c — export of a model as a copy in shared memory (miniray/model.h, mr_model_copy).
  *
- * A model copy has a few places, each a region (store_region.h) with a head and room for a model (shared_model.h). A
- * lent copy stays unchanged until the head says that the server has read it: then the next sync of the same caller uses
- * the place again, while its memory is still in the caches. Other callers have places of their own, as long as there
- * are any: a copy lent to one of them stays there, in case its server dies and reads it again.
+ * A model copy has PLACES places, each a region (store_region.h) with a head and memory for a model (shared_model.h).
+ * An exported copy stays unchanged until its head has the state READ; then the next sync of the same caller reuses the
+ * place, whose memory is still in the caches. Other callers get other places while some are free: a copy exported to
+ * one of them stays, because its server may die, be restarted and read the copy again.
  *
- *  IDLE ── written by the owner, lend ──► LENT ── read by the server, model_access_close ──► READ ──► IDLE
+ *  IDLE ── copied by the owner, lend ──► EXPORTED ── read by the server, model_access_close ──► READ ──► IDLE
  *
- * A copy whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
- * order, and a sync ends with calls to its workers: so a new request does not wait for an earlier sync any more. When
- * no place is free, or there is no memory for one, the oldest copy lent to the same caller, or to one that is gone, is
- * taken back. Only one sync that has a worker many times has more lent copies than places, all still in use; they are
- * all of the same model, and the last one is given again. A slow server may still read a copy that was taken back: the
- * ticket shows that (model_access_check), and its sync fails, for which no process waits.
+ * A copy whose sync fails before the server reads it, or whose caller dies, stays EXPORTED. Calls of one caller are in
+ * order, and a sync ends with calls to its workers, so a caller that requests weights again does not wait for its
+ * earlier sync. When no place is free, or there is no memory for one, the oldest copy exported to the same caller, or
+ * to a caller that is gone, is revoked. Only a sync whose list has the same worker many times can need more copies than
+ * there are places; these are copies of the same model, and the last one is returned again. A slow server may still
+ * read a revoked copy: the ticket shows that (model_access_check), and its sync fails, for which no process waits.
  * Tested by tests/model_copy_test.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -30,17 +30,17 @@ enum { PLACES = 8, LEAST_BYTES = 64 * 1024, MOST_BYTES = 8 << 20, ALL_BYTES = 2 
 
 typedef struct place {
     store_region region;
-    size_t room; /* bytes of a model; 0: there is no region. All places together have ALL_BYTES at most */
+    size_t room; /* bytes for a model; 0: no region. The sum over all places is at most ALL_BYTES */
     uint32_t ticket;
-    link_id caller;  /* to whom it was lent last; 0: to this process itself */
-    uint64_t number; /* among all lent copies */
+    link_id caller;  /* caller of the last export; 0: this process itself */
+    uint64_t number; /* of the last export; 0: none */
 } place;
 
 struct mr_model_copy {
     mr_context *mr; /* borrowed */
     place places[PLACES];
-    uint64_t loans;      /* so far */
-    model_layout layout; /* of the last lent copy */
+    uint64_t loans;      /* count of exports */
+    model_layout layout; /* of the last export */
     mr_arg loan[SHARED_MODEL_LOAN_ITEMS];
 };
 
@@ -66,15 +66,14 @@ static bool is_unread(const place *place) {
     return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_EXPORTED;
 }
 
-/* A place that no server has to read: of this caller, else one that was never used, else the oldest of other callers.
- * NULL: none is. */
+/* A place that is not EXPORTED: of this caller, else an unused one, else the oldest of other callers. NULL: none. */
 static place *find_free(mr_model_copy *model_copy, link_id caller) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
         place *at = &model_copy->places[i];
         if (is_unread(at)) continue;
         if (at->room != 0 && at->caller.v == caller.v) return at;
-        if (found == NULL || at->number < found->number) found = at; /* never used: 0 */
+        if (found == NULL || at->number < found->number) found = at; /* number 0: an unused place */
     }
     return found;
 }
@@ -87,11 +86,13 @@ static bool is_gone(const mr_model_copy *model_copy, link_id caller) {
     return gone;
 }
 
-static bool is_over(const mr_model_copy *model_copy, const place *place, link_id caller) { /* no sync waits for it */
+static bool is_over(const mr_model_copy *model_copy, const place *place,
+                    link_id caller) { /* no sync waits for the copy */
     return place->caller.v == caller.v || is_gone(model_copy, place->caller);
 }
 
-/* Of unread copies: *last is the last one lent to this caller, *over the oldest that no sync waits for. NULL: none. */
+/* Of unread copies: *last is the last one exported to this caller, *over the oldest that no sync waits for. NULL: none.
+ */
 static void look_through(mr_model_copy *model_copy, link_id caller, place **last, place **over) {
     *last = *over = NULL;
     for (size_t i = 0; i < PLACES; i++) {
@@ -102,12 +103,12 @@ static void look_through(mr_model_copy *model_copy, link_id caller, place **last
     }
 }
 
-static void drop(place *place) { /* its ticket goes on counting */
+static void drop(place *place) { /* the ticket stays: tickets of a place are never reused */
     store_region_close(&place->region);
     place->room = 0;
 }
 
-/* The oldest one but this whose memory may go: what was read, or also what is over. NULL: none. */
+/* The oldest place but `but` whose memory may be freed: it is not EXPORTED, or (or_over) no sync waits for it. */
 static place *find_spare(mr_model_copy *model_copy, link_id caller, const place *but, bool or_over) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
@@ -118,7 +119,7 @@ static place *find_spare(mr_model_copy *model_copy, link_id caller, const place 
     return found;
 }
 
-/* Whether this place may have so many bytes, when others have given up theirs where that was needed. */
+/* Whether this place may have so many bytes. Frees the memory of other places if that is necessary and possible. */
 static bool fits(mr_model_copy *model_copy, link_id caller, const place *place, size_t bytes, bool or_over) {
     size_t all = bytes;
     for (size_t i = 0; i < PLACES; i++)
@@ -134,13 +135,13 @@ static bool fits(mr_model_copy *model_copy, link_id caller, const place *place, 
 
 static mr_status make_room(const mr_model_copy *model_copy, place *place, size_t bytes) {
     if (place->room >= bytes) return MR_OK;
-    drop(place); /* a server that reads it holds it */
+    drop(place); /* a server that still reads the region has a hold */
     MR_TRY(store_region_open(model_copy->mr, shared_model_copy_bytes(bytes), &place->region));
     place->room = bytes;
     return MR_OK;
 }
 
-/* From now on a reader sees by the ticket that the bytes are no longer those that were lent. */
+/* Revokes the copy: the new ticket tells a reader that the bytes are not the exported ones any more. */
 static void take_back(place *place) {
     atomic_store(&head_of(place)->word, shared_model_word(++place->ticket, 0, SHARED_MODEL_IDLE));
     cpu_fence();
@@ -175,7 +176,7 @@ static mr_status lend(mr_model_copy *model_copy, place *place, link_id caller, s
     return MR_OK;
 }
 
-/* Where it will lie, or lies already. NULL: nowhere. */
+/* The place for the copy, or (*is_exported) the place that already contains it. NULL: none. */
 static place *choose(mr_model_copy *model_copy, link_id caller, size_t bytes, bool *is_exported) {
     place *free = find_free(model_copy, caller), *last, *over;
     *is_exported = false;

@@ -1,4 +1,4 @@
-/* model_layout.c — see model_layout.h. The tree is walked twice: to see how much there is, and to write it down. */
+/* model_layout.c — see model_layout.h. The tree is walked twice: to measure it, and to write the layout. */
 #include "train/model_layout.h"
 
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "net/value.h"
 #include "train/shared_model.h"
 
-typedef struct amount { /* how much there is of the tree */
+typedef struct amount { /* sizes of the layout of a tree */
     size_t tensors, args, lengths;
 } amount;
 
 enum { ALIGNED = 64 };
 
-typedef struct slice {   /* where it is written */
-    const uint8_t *base; /* NULL: the tensors get places, */
-    size_t half;         /* so far this many bytes of them */
+typedef struct slice {   /* state of the second walk */
+    const uint8_t *base; /* of the half; NULL: tensors get offsets one after another, */
+    size_t half;         /* and this is the end of the last one; else the bytes of the half */
     model_layout_stretch *stretches;
     const void **sources;
     mr_arg *args;
@@ -51,7 +51,7 @@ static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
     return MR_OK;
 }
 
-/* How many bytes it has; false: more than there are, or it makes no sense. */
+/* The size of the tensor in bytes; false: dtype or shape is invalid, or the size overflows. */
 static bool bytes_of(const mr_arg *tensor, const int64_t *shape, size_t *out) {
     *out = mr_dtype_size((mr_dtype)tensor->dtype);
     bool sound = *out > 0 && (tensor->array.shape != NULL || tensor->dims <= 1);
@@ -60,13 +60,13 @@ static bool bytes_of(const mr_arg *tensor, const int64_t *shape, size_t *out) {
     return sound;
 }
 
-/* Where it lies; false: elsewhere. */
+/* The offset of the tensor in the half; false: the tensor is not in the half. */
 static bool find(const slice *slice, const void *data, size_t bytes, size_t *from) {
-    *from = bytes == 0 ? 0 : (uintptr_t)data - (uintptr_t)slice->base; /* wraps if it lies before */
+    *from = bytes == 0 ? 0 : (uintptr_t)data - (uintptr_t)slice->base; /* wraps if the data is before the half */
     return *from <= slice->half && bytes <= slice->half - *from;
 }
 
-/* Where it will lie; false: there is nothing to copy, or more than there can be. */
+/* The offset that the tensor gets; false: data is NULL, or the size overflows. */
 static bool give_place(slice *slice, const void *data, size_t bytes, size_t *from) {
     if ((data == NULL && bytes > 0) || bytes > SIZE_MAX / 4 - slice->half) return false;
     *from = slice->half;
@@ -105,7 +105,7 @@ static mr_status write_down(slice *slice, const mr_arg *arg, mr_arg *out) {
     return MR_OK;
 }
 
-/* Most models lie in the order of their tree. */
+/* Insertion sort: the tensors of most models are in the order of the tree. */
 static void put_in_order(model_layout_stretch *stretches, size_t count) {
     size_t i = 1;
     while (i < count && stretches[i - 1].from <= stretches[i].from) i++;

@@ -65,18 +65,18 @@ static void tensors_outside_the_shared_model_are_refused(void **state) {
     const mr_custom custom = {.format = MR_PICKLE};
     mr_value came = {0};
     const mr_arg wrong[] = {
-        mr_vector(half - 1, 2),                    /* begins before it */
-        mr_vector(half + 63, 2),                   /* ends behind it */
-        mr_vector(half + 64, 1),                   /* is behind it */
-        mr_tensor_of(MR_U8, half, 7, many),        /* has no room for two more dimensions */
-        mr_tensor_of(MR_U8, half, 2, huge),        /* has more bytes than there are */
-        mr_tensor_of(MR_U8, half, 1, negative),    /* makes no sense */
-        mr_tensor_of((mr_dtype)77, half, 0, NULL), /* nor does this */
-        mr_tensor_of(MR_U8, half, 2, NULL),        /* nor this */
-        mr_custom_arg(&custom),                    /* nobody knows what is in it */
+        mr_vector(half - 1, 2),                    /* begins before the half */
+        mr_vector(half + 63, 2),                   /* ends after the half */
+        mr_vector(half + 64, 1),                   /* is after the half */
+        mr_tensor_of(MR_U8, half, 7, many),        /* too many dimensions for a stand-in */
+        mr_tensor_of(MR_U8, half, 2, huge),        /* the size overflows */
+        mr_tensor_of(MR_U8, half, 1, negative),    /* negative length */
+        mr_tensor_of((mr_dtype)77, half, 0, NULL), /* unknown dtype */
+        mr_tensor_of(MR_U8, half, 2, NULL),        /* two dimensions without a shape */
+        mr_custom_arg(&custom),                    /* custom values cannot be read */
         mr_value_arg(&came),
         mr_list(NULL, 1),
-        mr_int(1), /* no tensor */
+        mr_int(1), /* not a tensor */
         mr_list(NULL, 0),
     };
     model_layout layout = {0};
@@ -85,7 +85,7 @@ static void tensors_outside_the_shared_model_are_refused(void **state) {
         assert_int_equal(draw(&layout, wrong[i]), MR_INVALID);
         assert_int_equal(draw(&layout, mr_list((mr_arg[]){mr_vector(half, 1), wrong[i]}, 2)),
                          i < sizeof wrong / sizeof *wrong - 2 ? MR_INVALID : MR_OK);
-        assert_int_equal(layout.stretches[0].end, 4); /* what was drawn up stands */
+        assert_int_equal(layout.stretches[0].end, 4); /* a failed call leaves the layout unchanged */
     }
     model_layout_fini(&layout);
 }

@@ -21,14 +21,14 @@
 enum { NAME_MAX_BYTES = 32, ERROR_MAX = SYNC_INPUTS_TOLD_MAX };
 
 typedef struct model_server {
-    mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
+    mr_sync_strategy strategy; /* strategy.name points to `name` */
     char name[NAME_MAX_BYTES];
-    double *weights; /* owned: of workers 0…weight_count - 1; NAN where none was set */
+    double *weights; /* owned: of workers 0…weight_count - 1; NAN: not set */
     size_t weight_count;
-    bool warned; /* that some are set and some are not */
+    bool warned; /* about weights that are set for some workers only, or for missing ones */
     uint64_t version, syncs;
-    mr_value model; /* held; nil before the first */
-    uint64_t bytes; /* of it; the next three are of the last sync */
+    mr_value model; /* held; nil before the first sync or push */
+    uint64_t bytes; /* of the model; the next three are of the last sync */
     double gather_s, aggregate_s, scatter_s;
     char last_error[ERROR_MAX]; /* "": none yet */
 } model_server;
@@ -47,7 +47,7 @@ static const char *label(const model_server *server) {
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
-/* ---- Creating: name, momentum, trim. */
+/* ---- Creation: name, momentum, trim. */
 
 static void destroy(void *self) {
     model_server *server = self;
@@ -93,9 +93,9 @@ static mr_status create(mr_call *call) {
     return status;
 }
 
-/* ---- Aggregating. */
+/* ---- Aggregation. */
 
-/* Once, of the strategy that they matter to. */
+/* Warns once, with the strategy "weighted", if weights are set for some workers only, or for missing workers. */
 static void warn_of_weights(model_server *server, const sync_inputs *inputs, size_t set) {
     size_t last = server->weight_count;
     while (last > 0 && isnan(server->weights[last - 1])) last--;
@@ -121,13 +121,13 @@ static void choose_weights(model_server *server, sync_inputs *inputs, mr_sync_st
     warn_of_weights(server, inputs, set);
 }
 
-typedef struct filling { /* what writes a result where it lies */
+typedef struct filling { /* argument of fill() */
     const weight_merge *merge;
     const mr_sync_strategy *strategy;
-    void **places; /* of all tensors; owned, set when it is written */
+    void **places; /* of all tensors; owned; NULL until the result is written */
 } filling;
 
-/* Empty tensors have no place. */
+/* The places of all tensors, from those of the tensors that are not empty; NULL for empty tensors. */
 static mr_status spread(const weight_merge *merge, void *const *places, void ***out) {
     MR_TRY(alloc_try((merge->count + 1) * sizeof *places, out));
     for (size_t i = 0, at = 0; i < merge->count; i++)
@@ -141,7 +141,7 @@ static mr_status fill(void *user, void *const *places, size_t count) {
     return weight_merge_run(filling->merge, filling->strategy, filling->places);
 }
 
-/* The result in the flavours of this worker; the first one is computed, others are copies of it. */
+/* Returns the result with this worker's tensor kinds. The first call computes the result, later ones copy it. */
 static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_t index) {
     void *memory;
     mr_arg value;
@@ -152,14 +152,15 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
     return status;
 }
 
-/* A worker with a shared model is told that the result is there. */
+/* Returns the answer for a worker whose shared model contains the result. */
 static mr_status return_answer(mr_call *call, const model_access *access, size_t index) {
     mr_arg items[SHARED_MODEL_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
                                                mr_int(access->ticket), mr_int((int64_t)access->offset)};
     return mr_return_at(call, index, mr_tuple(items, SHARED_MODEL_ANSWER_ITEMS));
 }
 
-/* Workers that sent the same flavours get the same object: that of the model, or of the first who differs. */
+/* Workers with the same tensor kinds get the same object: the model, or the result of an earlier worker that differs
+ * from it. */
 static mr_status return_to_each(mr_call *call, const sync_inputs *inputs, filling *filling) {
     size_t model = MODEL_SERVER_MODEL(inputs->all), odd = SIZE_MAX;
     for (size_t w = 0; w < inputs->all; w++) {
@@ -220,7 +221,7 @@ static mr_status aggregate(mr_call *call) {
     return mr_return_at(call, MODEL_SERVER_FACTS(all), mr_tuple(facts, 4));
 }
 
-/* ---- Concluding. */
+/* ---- Publication, errors. */
 
 static mr_status replace_model(mr_call *call, model_server *server, size_t argument) {
     mr_value model;
@@ -246,7 +247,7 @@ static mr_status take_facts(mr_call *call, model_server *server) {
     return MR_OK;
 }
 
-/* Of who skips the dead: none of those whose results these are may be. */
+/* Fails if the argument is an error: with MODEL_SERVER_SKIP_DEAD, deaths arrive as values. */
 static mr_status check_arrived(mr_call *call, size_t argument, const char *what) {
     mr_value value;
     MR_TRY(mr_arg_value(call, argument, &value));
@@ -264,7 +265,7 @@ static mr_status publish(mr_call *call) {
     return mr_return(call, mr_int((int64_t)server->version));
 }
 
-/* Whether this is an error that matters. */
+/* Whether the argument is an error, except a death if `skips`. */
 static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *value, bool *out) {
     mr_error error;
     MR_TRY(mr_arg_value(call, argument, value));
@@ -275,7 +276,7 @@ static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *
     return MR_OK;
 }
 
-/* The first thing that went wrong; the caller hears it from where it happened. */
+/* Keeps the first error of a sync as last_error; the future of the sync has it, too. */
 static mr_status note(mr_call *call) {
     model_server *server = mr_self(call);
     mr_value value;
@@ -293,7 +294,7 @@ static mr_status note(mr_call *call) {
     return MR_OK;
 }
 
-/* ---- The rest. */
+/* ---- Other methods. */
 
 static mr_status pull(mr_call *call) {
     const model_server *server = mr_self(call);

@@ -1,7 +1,6 @@
-/* model_sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a group of calls that
- * this process makes without waiting for any, so no deadlock is possible. The calls of one process keep their order:
- * all its earlier calls to a worker are in the sync, and all later ones see the result. Tested by
- * tests/model_sync_test.c. */
+/* model_sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a batch of calls that
+ * this process submits without waiting, so no deadlock is possible. Calls of one process to a worker run in order: all
+ * earlier ones are in the sync, and all later ones see its result. Tested by tests/model_sync_test.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 #include "train/model_server.h"
 #include "train/sync_errors.h"
 
-typedef struct model_sync { /* one that is being put together; one block */
+typedef struct model_sync { /* a sync whose calls are being submitted */
     mr_context *mr;
     mr_batch *group;
     mr_actor server;
@@ -22,12 +21,12 @@ typedef struct model_sync { /* one that is being put together; one block */
     size_t count;
     int64_t flags;
     const char *get, *set; /* methods of the workers */
-    const mr_ref *weights; /* of each; NULL: they are asked for */
+    const mr_ref *weights; /* of each worker; NULL: get_weights is called */
     mr_ref owed;
     bool is_owed;
-    mr_ref *gets, *results, *sets; /* of results two more: the facts, the model */
+    mr_ref *gets, *results, *sets; /* one for each worker; `results` has two more: facts and model */
     mr_ref noted;
-    size_t made[4]; /* how many of each there are, to be released; and of noted */
+    size_t made[4]; /* counts of gets, results, sets and noted to be released */
     mr_arg *args;
 } model_sync;
 
@@ -43,7 +42,7 @@ mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strateg
     mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
     const mr_tensor *models[] = {&nothing};
     mr_sync_strategy tried = *strategy;
-    tried.weights = NULL; /* of how many workers, is not known */
+    tried.weights = NULL; /* the number of workers is not known here */
     MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
     return mr_actor_create(
         mr, model_server_class(), options,
@@ -64,11 +63,11 @@ static mr_status model_sync_open(model_sync *sync) {
 }
 
 static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
-    sync_errors_hush(mr, refs, count); /* the future of the whole says what failed */
+    sync_errors_hush(mr, refs, count); /* the future of the sync reports their failures */
     for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
 }
 
-static void model_sync_close(model_sync *sync) { /* only the calls themselves need the intermediate results */
+static void model_sync_close(model_sync *sync) { /* the submitted calls keep the intermediate results */
     release_all(sync->mr, sync->gets, sync->made[0]);
     release_all(sync->mr, sync->results, sync->made[1]);
     release_all(sync->mr, sync->sets, sync->made[2]);
@@ -87,7 +86,7 @@ static mr_status add_gets(model_sync *sync) {
     return MR_OK;
 }
 
-/* Which errors are values for aggregate and publish. */
+/* The errors that aggregate and publish receive as values. */
 static int taken_of(const model_sync *sync) {
     return (sync->flags & MODEL_SERVER_SKIP_DEAD) != 0 ? MR_ERRORS_PASS_DEATHS : MR_ERRORS_FAIL;
 }
@@ -181,7 +180,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
     return status;
 }
 
-/* ---- The rest. */
+/* ---- Other calls. */
 
 mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
     if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");

@@ -40,7 +40,7 @@ static void add_lasting(parts *parts, double seconds, const char *what) {
         add(parts, "%lld:%02lld %s", whole / 60, whole % 60, what);
 }
 
-/* How much of the whole is done, from 0 to 1. */
+/* The share of all epochs that is done, from 0 to 1. */
 static double share_done(const mr_progress *progress) {
     double epochs = progress->epochs > 0 ? (double)progress->epochs : 1;
     double part = progress->workers > 0 ? (double)progress->done / (double)progress->workers : 0;

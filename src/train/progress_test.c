@@ -1,4 +1,4 @@
-/* progress_test.c — the line fits, and says what matters most. */
+/* progress_test.c — the line fits into the width and contains the most important parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const mr_progress midway = {
                .fastest_s = 1},
 };
 
-static size_t columns(const char *line) { /* of UTF-8 without colours */
+static size_t columns(const char *line) { /* the line is UTF-8 without colours */
     size_t count = 0;
     for (; *line != '\0'; line++) count += (*line & 0xc0) != 0x80;
     return count;

@@ -1,5 +1,5 @@
-/* reduction.c — see reduction.h. The kernels themselves are in reduction_real.inc, compiled once for float and once for
- * double; this file has the sizes of a stretch. */
+/* reduction.c — see reduction.h. The kernels are in reduction_real.inc, compiled for float and for double; this file
+ * computes the size of a stretch. */
 #include "train/reduction.h"
 
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/simd.h"
 
 enum {
-    STEP = 1024,          /* items of a stretch: 4 or 8 KB beside the rows' */
-    SORT_ITEMS = 8 * 1024 /* of all rows together, so that the network runs in a near cache */
+    STEP = 1024,          /* items of a stretch: 4 or 8 KB for each row */
+    SORT_ITEMS = 8 * 1024 /* of all rows together, so that the sorting network runs in a fast cache */
 };
 
 static bool sorts(const reduction *reduction) {

@@ -1,12 +1,12 @@
-/* shared_model.c — see shared_model.h: the owner's side.
+/* shared_model.c — see shared_model.h: functions of the owner.
  *
- * Changing over takes no copy: the pages behind two windows are exchanged by moving the windows (mremap), which carries
- * the page tables along: about 0.1 ms for 100 MB. Addresses never become unmapped meanwhile, so that other threads may
- * read all the time: each step leaves a mapping behind (MREMAP_DONTUNMAP, Linux 5.13).
+ * The owner switches to the other half without a copy: the pages of two windows are exchanged by moving the windows
+ * with their page tables (mremap), which takes about 0.1 ms for 100 MB. The addresses stay mapped at all times, because
+ * each step leaves a mapping behind (MREMAP_DONTUNMAP, Linux 5.13), so that other threads may read meanwhile.
  *
  *     front, back, spare  ──  front → spare, back → front, spare → back
  *
- * On older kernels the new half is copied into the window, which then shows the same half for ever.
+ * On older kernels the new half is copied into the front window, which then always shows the same half.
  * Tested by tests/shared_model_test.c. */
 #include "train/shared_model.h"
 
@@ -22,20 +22,20 @@
 #include "runtime/process/context.h"
 #include "train/model_layout.h"
 
-enum { WINDOW = 2 * 1024 * 1024 }; /* windows begin on a multiple: whole tables of pages move then */
+enum { WINDOW = 2 * 1024 * 1024 }; /* alignment of windows, so that mremap moves whole page tables */
 
 struct mr_shared_model {
     store_region region; /* owned */
     shared_model_place place;
     size_t half;       /* bytes, whole pages */
-    uint8_t *reserved; /* owned: three windows and what aligns them */
+    uint8_t *reserved; /* owned: addresses of three aligned windows */
     size_t reserved_size;
     uint8_t *front, *back, *spare;
-    int64_t shown; /* which half the front shows */
-    bool stiff;    /* the windows cannot be moved */
+    int64_t shown; /* number of the half in the front window */
+    bool stiff;    /* the windows cannot be moved: results are copied */
     uint32_t ticket;
-    model_layout layout;                  /* of that ticket: what the sync writes of it */
-    mr_arg loan[SHARED_MODEL_LOAN_ITEMS]; /* the last one, as it is returned */
+    model_layout layout;                  /* of the export with that ticket: the ranges that the sync writes */
+    mr_arg loan[SHARED_MODEL_LOAN_ITEMS]; /* items of the last exported value */
 };
 
 static size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -62,13 +62,13 @@ mr_arg shared_model_loan(const store_region_name *name, uint32_t ticket, int64_t
     return mr_tuple(items, SHARED_MODEL_LOAN_ITEMS);
 }
 
-/* ---- Life. */
+/* ---- Open and close. */
 
 static off_t offset_of(const mr_shared_model *share, int64_t half) {
     return (off_t)(share->region.place.offset + SHARED_MODEL_PAGE + (size_t)half * share->half);
 }
 
-/* Its pages are found now rather than in the first steps of a training. */
+/* Maps a half into a window. MAP_POPULATE avoids page faults in the first steps of a training. */
 static bool show(const mr_shared_model *share, uint8_t *window, int64_t half) {
     return mmap(window, share->half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
                 share->region.place.fd, offset_of(share, half)) != MAP_FAILED;
@@ -121,11 +121,11 @@ void mr_shared_model_close(mr_shared_model *share) {
 
 void *mr_shared_model_data(const mr_shared_model *share) { return share->front; }
 
-/* ---- Lending. */
+/* ---- Export. */
 
 bool shared_model_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
 
-/* The half that was lent before stays lent until this one is. */
+/* An error leaves an earlier export valid. */
 static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
     if (shared_model_state_of(seen) == SHARED_MODEL_WRITING && !shared_model_writer_is_gone(seen))
@@ -163,9 +163,9 @@ mr_status mr_shared_model_return(mr_call *call, mr_shared_model *share, const mr
     return status;
 }
 
-/* ---- Taking. */
+/* ---- Import. */
 
-/* What the sync did not write is the same in both halves then. */
+/* Copies the bytes that the sync did not write to the other half, so that both halves have them. */
 static void carry_over(const mr_shared_model *share, uint8_t *other) {
     size_t at = 0;
     for (size_t i = 0; i <= share->layout.count; i++) {
@@ -181,7 +181,7 @@ static bool move(uint8_t *from, uint8_t *to, size_t size) {
     return mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
 }
 
-/* Each step that fails leaves the front as a whole, and says what it shows. */
+/* Makes the front window show the other half. If a step fails, the front window stays mapped and `shown` is right. */
 static void change_over(mr_shared_model *share, const uint8_t *other) {
     if (!share->stiff && move(share->front, share->spare, share->half) &&
         move(share->back, share->front, share->half)) {

@@ -113,7 +113,7 @@ mr_status model_access_begin(model_access *access) {
 }
 
 mr_status model_access_check(const model_access *access) {
-    if (!is_on_copy(access)) return MR_OK; /* no other process writes it */
+    if (!is_on_copy(access)) return MR_OK; /* while it is WRITING, no other process writes the half */
     cpu_fence();
     return check_copy(access);
 }

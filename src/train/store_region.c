@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "runtime/process/context.h"
 
-enum { MARGIN = 4096 }; /* of an object: what it says of itself as a value is in front */
+enum { MARGIN = 4096 }; /* at the start of an object, for the header of its value */
 
-/* Where it lies in the object that is shown as these bytes: both sides find the same. */
+/* The place of the region in the bytes of its object. Owner and users compute the same place. */
 static mr_status find(const store_provider *provider, span shown, size_t bytes, store_region_place *out) {
     uint64_t offset;
     const arena *arena = store_provider_locate(provider, shown.data, &offset);
@@ -19,11 +19,11 @@ static mr_status find(const store_provider *provider, span shown, size_t bytes, 
     return MR_OK;
 }
 
-/* ---- Of the owner. */
+/* ---- Owner. */
 
 static mr_status leave_as_it_is(void *user, void *const *places, size_t count) { return MR_OK; }
 
-/* What the object of our reference is in the store. NULL: it does not lie there. */
+/* The store object of the region's reference. NULL: the value is not in the store. */
 static stored_object *find_stored(const store_region *region) {
     core_worker *worker = &region->mr->worker;
     const object *object = object_find(&worker->objects, region->ref);
@@ -34,14 +34,14 @@ static stored_object *find_stored(const store_region *region) {
                : NULL;
 }
 
-/* From now on others may have it, by its name. */
+/* Sets place and name of the region; by its name other processes can hold it. */
 static mr_status take_place(store_region *region, size_t bytes) {
     span shown = {0};
     stored_object *object = find_stored(region);
     if (object == NULL) return error_set(MR_CLOSED, "the shared model (%zu bytes) is not in the store", bytes);
     MR_TRY(store_provider_show(object, true, &shown));
     mr_status status = find(&region->mr->worker.provider, shown, bytes, &region->place);
-    store_provider_hide(object); /* the value that is held shows it, too */
+    store_provider_hide(object); /* region->held keeps a view */
     region->name = (store_region_name){stored_object_name(object), object->size};
     return status;
 }
@@ -65,14 +65,15 @@ mr_status store_region_open(mr_context *mr, size_t bytes, store_region *out) {
 }
 
 void store_region_close(store_region *region) {
-    if (region->mr != NULL && context_is_ours(region->mr)) { /* what is viewed keeps the context, also after its end */
+    if (region->mr != NULL &&
+        context_is_ours(region->mr)) { /* the view keeps the context's memory, also after mr_shutdown */
         if (context_state_of(region->mr) != CONTEXT_CLOSED) mr_release(region->mr, region->ref);
         mr_value_release(&region->held);
     }
     *region = (struct store_region){0};
 }
 
-/* ---- Of others. */
+/* ---- Other processes. */
 
 static mr_status hold(store_provider *provider, const store_region_name *name, size_t bytes, stored_object **held,
                       store_region_place *out) {

@@ -7,11 +7,11 @@
 #include "runtime/process/context.h"
 #include "runtime/process/context_extension.h"
 
-typedef struct entry { /* of one server */
+typedef struct entry { /* last sync with one server */
     list place;
     mr_actor server;
-    object *sync;  /* held; NULL: none, or it was raised */
-    object *cause; /* held: what was owed when it began, NULL: nothing */
+    object *sync;  /* future of the sync, held; NULL: none, or its failure was raised */
+    object *cause; /* the owed future that was an argument of the sync, held; NULL: none */
 } entry;
 
 typedef struct sync_errors {
@@ -19,7 +19,7 @@ typedef struct sync_errors {
     list entries;
 } sync_errors;
 
-static const char kind; /* its address identifies the extension */
+static const char kind; /* the address of `kind` identifies the extension */
 
 static void let_go(mr_context *mr, entry *entry) {
     if (entry->sync != NULL) object_drop(&mr->worker.objects, entry->sync);

@@ -1,4 +1,4 @@
-/* sync_errors_test.c — the failure of a sync is raised once, unless it was seen or its result is still held. */
+/* sync_errors_test.c — the failure of a sync is raised once, unless its future was read or is still held. */
 #include "train/sync_errors.h"
 
 #include <setjmp.h>
@@ -11,14 +11,14 @@
 #include "tests/support/future_assert.h"
 #include "tests/support/runtime_main.h"
 
-/* ---- Stands in for a sync: a call that fails or does not. Later calls of it end later. */
+/* ---- An actor whose calls stand for syncs: they fail or succeed, in order. */
 
 MR_CREATE(Synced) { return MR_OK; }
 MR_METHOD(Synced, fail) { return mr_fail(call, "the sync is lost"); }
 MR_METHOD(Synced, succeed) { return mr_return(call, mr_int(1)); }
 
 static mr_actor synced;
-static const mr_actor one = {{1, 1}}, two = {{2, 1}}; /* servers are names to the book */
+static const mr_actor one = {{1, 1}}, two = {{2, 1}}; /* sync_errors only compares servers */
 
 static mr_ref begin(const char *method) {
     mr_ref ref;
@@ -28,7 +28,7 @@ static mr_ref begin(const char *method) {
 
 static void let_it_end(void) { assert_int_equal(future_assert_int(mr, begin("succeed")), 1); }
 
-/* A sync that its caller forgets at once. */
+/* A sync whose future is released at once. */
 static mr_ref enter(mr_actor server, const char *method, const mr_ref *owed) {
     mr_ref ref = begin(method);
     sync_errors_enter(mr, server, ref, owed);
@@ -74,7 +74,7 @@ static void a_pending_sync_is_an_argument(void **state) {
     mr_ref ref = begin("fail"), owed;
     sync_errors_enter(mr, one, ref, NULL);
     mr_release(mr, ref);
-    bool was = sync_errors_owes(mr, one, &owed); /* it may have failed meanwhile: then it is owed all the same */
+    bool was = sync_errors_owes(mr, one, &owed); /* it is owed, whether it is pending or has failed */
     assert_true(was);
     assert_int_equal(future_assert_failure(mr, owed), MR_TASK_FAILED);
     assert_false(owes(one));
@@ -85,7 +85,7 @@ static void a_failure_that_is_held_or_was_read_is_not_owed(void **state) {
     sync_errors_enter(mr, one, held, NULL);
     let_it_end();
     assert_false(owes(one));
-    assert_int_equal(future_assert_failure(mr, held), MR_TASK_FAILED); /* looks at it and lets it go */
+    assert_int_equal(future_assert_failure(mr, held), MR_TASK_FAILED); /* reads and releases the future */
     assert_false(owes(one));
 }
 
@@ -96,7 +96,7 @@ static void the_last_sync_counts(void **state) {
     assert_false(owes(one));
 }
 
-/* A sync that failed because it was given what was owed tells nothing new. */
+/* A sync that failed because its argument, the owed future, failed is not raised. */
 static void a_failure_is_not_told_again_by_the_one_that_it_caused(void **state) {
     mr_ref cause = begin("fail");
     enter(one, "fail", &cause);
@@ -117,7 +117,7 @@ static void an_error_reported_by_another_future_is_not_owed(void **state) {
     mr_release(mr, ref);
     let_it_end();
     assert_false(owes(one));
-    sync_errors_hush(mr, &ref, 1); /* one that is gone already */
+    sync_errors_hush(mr, &ref, 1); /* a released future is ignored */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

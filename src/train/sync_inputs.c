@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "runtime/refs/failure.h"
 
-/* Of an error that says "… (worker 2)": that, with the space before it. */
+/* The part " (worker 2)" of an error's message; empty if it has none. */
 static mr_span whose(const mr_error *error) {
     const char *text = error->message.data, *from = memmem(text, error->message.size, " (worker ", 9);
     const char *end = from == NULL ? NULL : memchr(from, ')', error->message.size - (size_t)(from - text));
@@ -65,7 +65,7 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, sync_inpu
         mr_error error;
         MR_TRY(mr_arg_value(call, first + w, &value));
         if (mr_value_kind(&value) != MR_KIND_ERROR) {
-            mr_status status = add(call, out, w, &value); /* a worker with a shared model may have died since */
+            mr_status status = add(call, out, w, &value); /* fails if a worker with a shared model has died */
             if (status != MR_OK && !(skips_dead && failure_is_death(status))) return status;
             if (status != MR_OK) out->from[w] = SIZE_MAX;
             continue;

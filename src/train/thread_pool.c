@@ -1,9 +1,9 @@
 /* thread_pool.c — see thread_pool.h.
  *
  * A round is one call of thread_pool_run. The caller writes `fn` and `job`, sets `working` to the number of members,
- * increments `round` and wakes all; each member runs the function and decrements `working`; the last one wakes the
- * caller. Members compare `round` with the last value that they have seen, so a member that is late for a wake-up does
- * not sleep through the round. Both counters are futexes: an idle pool uses no CPU.
+ * increments `round` and wakes all members. Each member runs the function and decrements `working`; the last one wakes
+ * the caller. Members compare `round` with the last value that they have read, so a member that misses a wake-up still
+ * runs the round. Both counters are futexes: an idle pool uses no CPU.
  *
  * Invariants  `fn`, `job` and `cpu` change only while `working` is 0; a member runs each round exactly once. */
 #include "train/thread_pool.h"
@@ -24,16 +24,16 @@ enum { SIZE_MAX_MEMBERS = 256 };
 struct thread_pool {
     thread_pool_fn *fn; /* of this round; written before `round` changes */
     void *job;
-    int cpu; /* on which the caller ran when it began */
+    int cpu; /* on which the caller ran when the round began */
     bool ends;
-    _Atomic uint32_t round;   /* members sleep on it */
-    _Atomic uint32_t working; /* members that have not ended this round; the caller sleeps on it */
+    _Atomic uint32_t round;   /* futex of the members */
+    _Atomic uint32_t working; /* members that have not ended this round; futex of the caller */
     size_t count;             /* members besides the caller */
     pthread_t members[];
 };
 
-/* A woken thread often starts on the CPU of its waker, and stays there for a while although another one is idle: a
- * short job would be over by then. */
+/* Moves the thread to another CPU. A woken thread often starts on the CPU of its waker and stays there for a while,
+ * even if another CPU is idle; a short job would end before. */
 static void leave_cpu(int cpu) {
     cpu_set_t set, others;
     if (sched_getcpu() != cpu || sched_getaffinity(0, sizeof set, &set) != 0) return;
@@ -58,7 +58,7 @@ static void *serve(void *argument) {
     }
 }
 
-/* futex_wake wakes one at a time: as many calls as there are members. */
+/* futex_wake wakes one thread, so it is called once for each member. */
 static void next_round(thread_pool *pool) {
     atomic_fetch_add_explicit(&pool->round, 1, memory_order_release);
     for (size_t i = 0; i < pool->count; i++) futex_wake(&pool->round, FUTEX_WITHIN);

@@ -12,7 +12,7 @@ enum { PARTS = 1000 };
 
 typedef struct count_job {
     _Atomic size_t next, runs;
-    int done[PARTS]; /* written by whoever took the number */
+    int done[PARTS]; /* part i is written by the member that took number i */
 } count_job;
 
 static void count_some(void *argument) {

@@ -1,4 +1,4 @@
-/* trainer.c — see trainer.h: life cycle and epochs. Tested by tests/train_test.c. */
+/* trainer.c — see trainer.h. This file: creation, end and epochs. Tested by tests/train_test.c. */
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_valu
     mr_status status = mr_get(trainer->mr, ref, 0, &value);
     while (status == MR_TIMEOUT && goes_on(trainer)) status = mr_get(trainer->mr, ref, SLICE_US, &value);
     if (status == MR_TIMEOUT) {
-        (void)!mr_cancel(trainer->mr, ref); /* it may have ended just now */
+        (void)!mr_cancel(trainer->mr, ref); /* fails if the call has ended meanwhile */
         mr_release(trainer->mr, ref);
         return interrupted(trainer->result_count);
     }
@@ -70,7 +70,7 @@ mr_status mr_trainer_failed(const mr_trainer *trainer, size_t *worker, mr_ref *r
     return MR_OK;
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 static mr_status check_options(const mr_trainer_options *options) {
     if (options->num_workers < 1)
@@ -135,17 +135,18 @@ static void forget_result(trainer_worker *worker) {
 
 static void forget_weights(mr_trainer *trainer, trainer_worker *worker) {
     if (!worker->is_gathered) return;
-    sync_errors_hush(trainer->mr, &worker->weights, 1); /* if they failed, the epoch before them says why */
+    sync_errors_hush(trainer->mr, &worker->weights,
+                     1); /* a failure is reported by train_epoch, which was called before */
     mr_release(trainer->mr, worker->weights);
     worker->is_gathered = false;
 }
 
-/* Calls that are under way are not waited for. */
+/* Cancels pending calls without waiting for them; releases results and weights. */
 static void abandon(mr_trainer *trainer) {
     for (size_t i = 0; i < trainer->options.num_workers; i++) {
         trainer_worker *worker = &trainer->workers[i];
         if (worker->is_called) {
-            (void)!mr_cancel(trainer->mr, worker->call); /* it may have ended just now */
+            (void)!mr_cancel(trainer->mr, worker->call); /* fails if the call has ended meanwhile */
             mr_release(trainer->mr, worker->call);
         }
         forget_result(worker);
@@ -154,8 +155,8 @@ static void abandon(mr_trainer *trainer) {
     }
 }
 
-/* The same after a failure, whose text stays: cancelling calls that have ended is none. What others of these calls have
- * failed with is told by that one. */
+/* Does the same after a failure and keeps its error, which cancelling ended calls would replace. Failures of the other
+ * calls are not printed. */
 static mr_status give_up(mr_trainer *trainer, mr_status status) {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", mr_last_error());
@@ -171,7 +172,7 @@ void mr_trainer_detach(mr_trainer *trainer) {
     trainer->has_failed = false;
     trainer->result_count = 0;
     if (trainer->own == NULL) return;
-    trainer->own->made = 0; /* the context was shut down */
+    trainer->own->made = 0; /* mr_shutdown has ended the actors */
     trainer->own->has_server = false;
 }
 
@@ -241,7 +242,7 @@ static mr_status take(mr_trainer *trainer, size_t index, int64_t epoch) {
     return MR_OK;
 }
 
-/* Waits until one more of the calls has ended, and takes all that have. */
+/* Waits for at most SLICE_US until a call has ended; takes the results of all ended ones. */
 static mr_status take_some(mr_trainer *trainer, int64_t epoch) {
     size_t count = trainer->options.num_workers, waiting = 0, ready_count;
     mr_ref refs[AT_ONCE] = {0};
@@ -275,7 +276,7 @@ static mr_status train(mr_trainer *trainer, int64_t epoch) {
         if (status == MR_OK) continue;
         if (!trainer_is_death(status)) return status;
         if (worker->is_called) {
-            sync_errors_hush(trainer->mr, &worker->call, 1); /* it died, which is made good */
+            sync_errors_hush(trainer->mr, &worker->call, 1); /* not printed: the dead worker is replaced */
             mr_release(trainer->mr, worker->call);
         }
         worker->is_called = false;
@@ -297,7 +298,7 @@ static mr_status read_results(mr_trainer *trainer) {
     return MR_OK;
 }
 
-/* The average as a value; the history has it, too. synced: NULL: nothing is said of that. */
+/* Adds the average to the history and returns it as a value. synced NULL: the result has no field "synced". */
 static mr_status summarize(mr_trainer *trainer, const bool *synced, mr_value *out) {
     size_t count = trainer->options.num_workers, fields;
     report report;
@@ -361,7 +362,8 @@ mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_val
     MR_TRY(mr_trainer_start(trainer));
     forget_failure(trainer);
     if (trainer->report.epochs == 0) trainer->base = epoch;
-    if (!sync || trainer->options.sync_interval < 0) trainer->base = epoch; /* no weights keep what was done before */
+    if (!sync || trainer->options.sync_interval < 0)
+        trainer->base = epoch; /* without syncs, a replaced worker repeats only this epoch */
     mr_status status = run_epoch(trainer, epoch, sync, out);
     trainer->done = 0;
     if (status != MR_OK) return give_up(trainer, status);

@@ -1,7 +1,7 @@
 /* trainer_recover.c — replacement of dead workers, and repetition of the sync (see trainer.h).
  *
- * A sync in which a worker dies has failed: the model is unchanged, though some of the other workers may have the
- * weights of that sync. The sync is repeated with the same weights, which gives the same result, until all have it. */
+ * A sync in which a worker dies fails: the server's model is unchanged, but some other workers may have the result. The
+ * sync is repeated with the same weights, which gives the same result, until all workers have it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "train/trainer.h"
 
-/* A new worker, that is as it was after the last sync. */
+/* Creates the worker with its shard and the weights of the last sync. */
 static mr_status make_again(mr_trainer *trainer, size_t worker) {
     const mr_trainer_ops *ops = trainer->ops;
     mr_ref ref;
@@ -23,7 +23,7 @@ static mr_status make_again(mr_trainer *trainer, size_t worker) {
     return status == MR_END ? MR_OK : status;
 }
 
-/* Of the last error: it never lived, since its constructor, or what it is created with, has failed. It would again. */
+/* Whether the last error is that of a worker whose creation failed: another attempt would fail, too. */
 static bool was_never_there(void) { return strstr(mr_last_error(), ": could not be created, because ") != NULL; }
 
 mr_status trainer_recover_worker(mr_trainer *trainer, size_t worker, mr_status cause) {

@@ -97,7 +97,7 @@ const mr_trainer_ops trainer_workers_ops = {.size = sizeof(mr_trainer_ops),
                                             .create = create,
                                             .load = load,
                                             .train = train,
-                                            .alive = gather, /* any call will do */
+                                            .alive = gather, /* any call that the worker answers */
                                             .gather = gather,
                                             .sync = sync,
                                             .restore = restore};

@@ -1,7 +1,7 @@
-/* trainer_workers.h — actor workers of a trainer, and the model server that they sync through: the operations of a
- * trainer (miniray/train.h) for a program in C.
+/* trainer_workers.h — operations of a trainer (miniray/train.h) whose workers are actors of a class, with the model
+ * server through which they sync.
  *
- * Ownership  the actors are its own: released by trainer_workers_destroy, and when they are made again. */
+ * Ownership  a trainer_workers owns the actors: trainer_workers_destroy releases them, and so does a replacement. */
 #pragma once
 #include <stdbool.h>
 
@@ -12,13 +12,13 @@ typedef struct trainer_workers {
     const mr_trainer_options *options; /* borrowed */
     mr_actor server;                   /* owned if has_server */
     bool has_server;
-    size_t made;       /* actors that there are: the first ones */
+    size_t made;       /* number of actors created */
     mr_actor actors[]; /* owned */
 } trainer_workers;
 
-extern const mr_trainer_ops trainer_workers_ops; /* their user is a trainer_workers */
+extern const mr_trainer_ops trainer_workers_ops; /* the parameter `user` is a trainer_workers */
 
-/* borrowed */
+/* The options are borrowed until trainer_workers_destroy. */
 MR_MUST mr_status trainer_workers_create(mr_context *mr, const mr_trainer_options *options, trainer_workers **out);
-/* NULL: a no-op */
+/* Ends the actors; NULL: a no-op. */
 void trainer_workers_destroy(trainer_workers *workers);

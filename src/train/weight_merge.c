@@ -48,7 +48,7 @@ bool weight_merge_same(const weight_merge *merge, size_t a, size_t b) {
     return true;
 }
 
-/* Of each tensor: the caller's place, then those in the shared models. */
+/* The outputs of each tensor: the caller's place, then those in the shared models. */
 static void lay_out(const weight_merge *merge, void *const *places, void **outputs) {
     for (size_t i = 0; i < merge->count; i++) {
         *outputs++ = places[i];
@@ -65,7 +65,7 @@ mr_status weight_merge_run(const weight_merge *merge, const mr_sync_strategy *st
     const mr_tensor **models = (void *)(outputs + merge->count * each);
     for (size_t w = 0; w < merge->workers; w++) models[w] = merge->lists[w].tensors;
     lay_out(merge, places, outputs);
-    static const mr_tensor none; /* of a model without tensors: where there is one before, it is empty, too */
+    static const mr_tensor none; /* for a model without tensors, whose previous model has none either */
     const mr_tensor *previous = !merge->moves ? NULL : merge->count == 0 ? &none : merge->previous.tensors;
     mr_status status = model_aggregate(strategy, models, merge->workers, merge->count, previous, outputs, each);
     free(outputs);

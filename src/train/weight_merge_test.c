@@ -1,5 +1,4 @@
-/* weight_merge_test.c — weights of several workers into one: what must match, what each gets, and where it is written.
- * */
+/* weight_merge_test.c — merging of weights: which must match, what each worker gets, and where it is written. */
 #include "train/weight_merge.h"
 
 #include <setjmp.h>
@@ -15,7 +14,7 @@
 
 enum { WORKERS = 2 };
 
-typedef struct scene { /* two workers: [2 floats, 1 counter] of 1, 2 and 3, 4 */
+typedef struct scene { /* two workers with [2 floats, 1 counter]; floats 1, 2 and 3, 4 */
     exact_value value[WORKERS];
     value_doc docs[WORKERS];
     weight_tree_source sources[WORKERS];
@@ -61,7 +60,7 @@ static void a_shared_model_is_written_too(void **state) {
     scene scene;
     weight_merge merge;
     _Alignas(64) float memory[16] = {0, 0, 5, 6},
-                       floats[2]; /* half 0: its model at the third float; half 1: what comes of it */
+                       floats[2]; /* half 0: the model, from the third float on; half 1: the result */
     int64_t counter, shapes[2][3] = {{0, 8, 2}, {0, 16}};
     memory[4] = 0; /* the counter's bytes */
     scene_open(&scene, MR_NUMPY, 2);

@@ -1,5 +1,5 @@
-/* weight_tree.c — see weight_tree.h. Values are checked when they arrive and are at most VALUE_DEPTH_MAX deep, so that
- * walking them by recursion is bounded. */
+/* weight_tree.c — see weight_tree.h. Received values have been checked and are at most VALUE_DEPTH_MAX deep, so
+ * recursion is bounded. */
 #include "train/weight_tree.h"
 
 #include <inttypes.h>
@@ -21,12 +21,12 @@ static bool is_row(const mr_value *value) {
 
 static bool is_map(const mr_value *value) { return mr_value_kind(value) == MR_KIND_MAP; }
 
-/* ---- Where we are, for people. */
+/* ---- Position in the tree, as text for errors. */
 
-typedef struct step { /* on the stack of the walk */
+typedef struct step { /* linked list on the stack, from the leaf to the root */
     const struct step *before;
-    const mr_value *key; /* of a map; NULL: */
-    size_t index;        /* of a list */
+    const mr_value *key; /* in a map; NULL: a list or tuple */
+    size_t index;        /* in a list or tuple */
 } step;
 
 static size_t put_text(char out[PATH_TEXT_MAX], size_t used, const char *format, int size, const char *text) {
@@ -61,13 +61,13 @@ static const char *path_text(const step *at, char out[PATH_TEXT_MAX]) {
 
 static const char *noun(const step *at) { return at == NULL ? "the model" : "tensor "; } /* before path_text */
 
-/* ---- Walking two trees at once. */
+/* ---- Walk of two trees. */
 
 typedef struct walk {
     const char *whose;
     size_t number;
     const model_access *pattern_access, *access; /* as in weight_tree_source */
-    bool alone;                                  /* the pattern itself */
+    bool alone;                                  /* both trees are the pattern */
     weight_tree *found;
 } walk;
 
@@ -116,7 +116,7 @@ bool weight_tree_same_key(const mr_value *a, const mr_value *b) {
     }
 }
 
-/* The item of a map that has this key. Most maps have the order of the pattern: then it is the next one. */
+/* The item of a map that has this key. It is usually `next`, as most maps have the order of the pattern. */
 static bool find_key(const mr_value *map, mr_iter *next, const mr_value *key, mr_value *out) {
     mr_value found;
     if (mr_iter_next(next, &found) && mr_iter_next(next, out) && weight_tree_same_key(&found, key)) return true;
@@ -234,7 +234,7 @@ void weight_tree_close(weight_tree *weights) {
 /* ---- The same tree with other data. */
 
 typedef struct growth {
-    mr_arg *args; /* NULL: only counted */
+    mr_arg *args; /* NULL: the first pass, which only counts */
     mr_value *values;
     size_t arg_count, value_count, tensor;
     const mr_tensor *tensors;
@@ -261,7 +261,7 @@ static mr_arg grow_items(growth *growth, const mr_value *value) {
 static mr_arg grow_tensor(growth *growth) {
     size_t index = growth->tensor++;
     mr_arg made = mr_tensor_arg(&growth->tensors[index]);
-    if (made.tensor_kind == MR_NUMPY) made.tensor_kind = MR_NUMPY_WRITABLE; /* a worker trains it */
+    if (made.tensor_kind == MR_NUMPY) made.tensor_kind = MR_NUMPY_WRITABLE; /* the worker trains with it */
     made.array.data = growth->places == NULL ? NULL : growth->places[index];
     return made;
 }

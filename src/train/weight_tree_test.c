@@ -1,4 +1,4 @@
-/* weight_tree_test.c — trees of tensors: what is found in them, what does not match, and the same tree again. */
+/* weight_tree_test.c — trees of tensors: their lists, mismatches, and trees with other data. */
 #include "train/weight_tree.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 static const float data[] = {1, 2, 3, 4};
 
-typedef struct parsed { /* a value as it arrives */
+typedef struct parsed { /* a received value */
     exact_value value;
     value_doc doc;
     mr_value root;
@@ -128,7 +128,7 @@ static void an_error_names_the_difference(void **state) {
     differs(pattern, mr_custom_arg(&custom), "the weights of worker 4 are a custom object");
 }
 
-/* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
+/* An exported list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
 typedef struct exported {
     parsed parsed;
     model_access access;
@@ -159,7 +159,8 @@ static void an_equal_tree_of_a_shared_model_is_not_walked(void **state) {
     assert_true(again.tensors[1].bytes == 12 && again.tensors[1].dims == 1 && again.tensors[1].shape[0] == 3);
     weight_tree_close(&again);
     assert_false(weight_tree_repeat(&first.source, &list, &larger.source, &again));
-    assert_false(weight_tree_repeat(&first.source, &list, &shorter.source, &again)); /* it would lie behind its end */
+    assert_false(weight_tree_repeat(&first.source, &list, &shorter.source,
+                                    &again)); /* a tensor would be beyond the end of the half */
     assert_false(weight_tree_repeat(&first.source, &list, &sent.source, &again));
     assert_false(weight_tree_repeat(&sent.source, &list, &first.source, &again));
     weight_tree_close(&list);

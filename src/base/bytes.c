@@ -68,8 +68,8 @@ void buffer_consume(buffer *buffer, size_t count) {
 
 void buffer_clear(buffer *buffer) { buffer->size = 0; }
 
-/* Empty input has a non-NULL address too: NULL from a reader always means failure, and no pointer arithmetic uses NULL.
- * */
+/* Empty input has a non-NULL address too: NULL from a reader always means failure, and no pointer arithmetic uses
+ * NULL. */
 reader reader_of(const void *data, size_t size) {
     static const uint8_t nothing;
     const uint8_t *at = data == NULL ? &nothing : data;

@@ -1,5 +1,5 @@
-/* portable_math.c — see portable_math.h. Each series is long enough that the first omitted term is below half an ulp.
- * */
+/* portable_math.c — see portable_math.h. Each series is long enough that the first omitted term is below half an
+ * ulp. */
 #include "base/portable_math.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* metadata_file_test.c — saved values survive the end of the process at any time; a file of another format is rejected.
- * */
+/* metadata_file_test.c — saved values survive the end of the process at any time; a file of another format is
+ * rejected. */
 #include "cluster/metadata_file.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* checkpoint_store_test.c — shards come, a manifest makes them one; what is whole stays whole, whatever the disk does.
- * */
+/* checkpoint_store_test.c — shards come, a manifest makes them one; what is whole stays whole, whatever the disk
+ * does. */
 #include "ps/checkpoint_store.h"
 
 #include <setjmp.h>

@@ -123,8 +123,8 @@ void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_byte
  * slots of a lower priority. Requests for one slot stay in order. */
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
 
-/* Of BSP: REPLICA_LOG_JOIN or REPLICA_LOG_LEAVE, one at a time; a newer one replaces it. The last member cannot leave.
- * */
+/* Of BSP: REPLICA_LOG_JOIN or REPLICA_LOG_LEAVE, one at a time; a newer one replaces it. The last member cannot
+ * leave. */
 void rank_order(rank *rank, replica_log_kind kind);
 
 /* True: the server of *slot has no memory for a push. The push is repeated until the server has. */

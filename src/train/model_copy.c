@@ -189,7 +189,7 @@ static place *choose(mr_model_copy *model_copy, link_id caller, size_t bytes, bo
 
 mr_status mr_model_copy_export(mr_model_copy *model_copy, mr_call *call, mr_arg weights, mr_arg *out) {
     if (model_copy == NULL || call == NULL || out == NULL)
-        return error_set(MR_INVALID, "mr_model_copy_export: tray, call or out is NULL");
+        return error_set(MR_INVALID, "mr_model_copy_export: copy, call or out is NULL");
     size_t bytes;
     MR_TRY(model_layout_pack(&model_copy->layout, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)

@@ -1,5 +1,5 @@
-/* ps_connection.h — internals of a worker's connection, for the files that implement miniray/ps.h; see ps_connection.c.
- * */
+/* ps_connection.h — internals of a worker's connection, for the files that implement miniray/ps.h; see
+ * ps_connection.c. */
 #pragma once
 #include "base/list.h"
 #include "kv/client/kv_worker.h"

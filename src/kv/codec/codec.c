@@ -19,8 +19,8 @@ const char *codec_name(codec_id id) { return id >= 0 && id < CODEC_IDS ? names[i
 
 static bool picks(codec_id id) { return id == CODEC_TOPK || id == CODEC_RANDK; }
 
-/* Digits, perhaps a point and more of them (strtod would ask the program's locale what a point is). Below 0: neither.
- * */
+/* Digits, perhaps a point and more of them (strtod would ask the program's locale what a point is). Below 0:
+ * neither. */
 static double number_of(const char *text) {
     double value = 0, unit = 1;
     const char *at = text;

@@ -1,5 +1,5 @@
-/* barrier_client_test.c — a worker that comes to barriers: which places it names, whom it waits for, when it goes on.
- * */
+/* barrier_client_test.c — a worker that comes to barriers: which places it names, whom it waits for, when it goes
+ * on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* barrier_server_test.c — rounds open when all have come; who plays again passes again; a generation that begins anew.
- * */
+/* barrier_server_test.c — rounds open when all have come; who plays again passes again; a generation that begins
+ * anew. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* catalog_client_test.c — the catalog is changed by compare-and-swap, whatever answers are lost and whoever is faster.
- * */
+/* catalog_client_test.c — the catalog is changed by compare-and-swap, whatever answers are lost and whoever is
+ * faster. */
 #include "kv/control/catalog_client.h"
 
 #include <setjmp.h>

@@ -62,7 +62,7 @@ static void say_waiting(kv_process *process, int64_t now_us) {
     if (!process->heard)
         log_warn("waiting for the scheduler at %s: no answer; is it running?", process->scheduler);
     else
-        log_warn("waiting: another process is server %u; start this one without --number, or with another",
+        log_warn("waiting: another process is server %u; start this one without --id, or with another",
                  process->wanted);
 }
 

@@ -1,5 +1,5 @@
-/* engine_norms_test.c — a round that needs norms, in two slots: measured, combined, applied; beside plain arithmetic.
- * */
+/* engine_norms_test.c — a round that needs norms, in two slots: measured, combined, applied; beside plain
+ * arithmetic. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -21,8 +21,8 @@ static bool wanted(const rpc_call_link *link, const rpc_header *header) {
            (MUTATED("no-duplicate-filter") || rpc_dedup_is_new(&link->dedup, header->number, header->attempt));
 }
 
-/* Cancels an older call that is still open in this place: a caller reuses a place only after its previous call ended.
- * */
+/* Cancels an older call that is still open in this place: a caller reuses a place only after its previous call
+ * ended. */
 static void cancel_superseded(rpc *rpc, rpc_call_link *link, uint64_t number) {
     uint32_t at = rpc_call_place(number);
     if (at >= link->dedup.count) return;

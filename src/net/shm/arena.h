@@ -25,8 +25,8 @@ typedef struct arena { /* a mapping in this process */
 #define ARENA_SIZE_MIN (ARENA_EXTENTS_OFFSET + (1u << 20))
 MR_MUST mr_status arena_create(uint64_t size, arena *out);
 
-/* Client: maps a received descriptor (moved: closed on failure too) after checking its size, seals, magic and version.
- * */
+/* Client: maps a received descriptor (moved: closed on failure too) after checking its size, seals, magic and
+ * version. */
 MR_MUST mr_status arena_map(int fd, uint64_t size, arena *out);
 void arena_unmap(arena *arena);
 

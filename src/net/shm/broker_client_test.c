@@ -282,8 +282,8 @@ static void a_misbehaving_client_is_dropped(void **state) {
     }
 }
 
-/* A client that does not read: others are not delayed, the broker's queue is bounded, and the client loses no message.
- * */
+/* A client that does not read: others are not delayed, the broker's queue is bounded, and the client loses no
+ * message. */
 static void a_sleeping_client_does_not_delay_others(void **state) {
     open_broker(&(broker_options){.arena_bytes = 64 * MB});
     visitor visitors[2];

@@ -238,8 +238,8 @@ void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, .
     list_push_back(&peer->broker->doomed, &peer->doomed_place);
 }
 
-/* A dropped member may still be running and using its rings, so they stay allocated until it is known to be harmless.
- * */
+/* A dropped member may still be running and using its rings, so they stay allocated until it is known to be
+ * harmless. */
 void broker_peer_drop(broker_peer *peer) {
     if (peer->state == BROKER_STRANGER) {
         broker_peer_free(peer, &peer->doom);

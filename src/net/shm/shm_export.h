@@ -41,8 +41,8 @@ uint64_t shm_export_used(const shm_export *export); /* bytes in taken extents */
 /* Allocates zeroed memory, aligned to a page. MR_NOMEM; MR_INVALID: size 0. */
 MR_MUST mr_status shm_export_take(shm_export *export, size_t size, void **out);
 void shm_export_give(shm_export *export, void *memory); /* memory from shm_export_take; NULL: no effect */
-/* The memory stays mapped after shm_export_destroy, and the caller unmaps it; shm_export_take never returns it again.
- * */
+/* The memory stays mapped after shm_export_destroy, and the caller unmaps it; shm_export_take never returns it
+ * again. */
 void shm_export_leave(shm_export *export, void *memory);
 /* Finds the offset of this memory in the export; false if it is not entirely within it. */
 bool shm_export_holds(const shm_export *export, const void *memory, size_t size, uint64_t *offset);

@@ -1,5 +1,5 @@
-/* spin_wait_test.c — spins for a peer on another CPU, never for one on the same CPU, and moves away only when allowed.
- * */
+/* spin_wait_test.c — spins for a peer on another CPU, never for one on the same CPU, and moves away only when
+ * allowed. */
 #include "net/shm/spin_wait.h"
 
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* large_ring_test.c — one side writes and the other reads; invalid memory is refused; pages are freed and backed again.
- * */
+/* large_ring_test.c — one side writes and the other reads; invalid memory is refused; pages are freed and backed
+ * again. */
 #include "net/socket/large_ring.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* shm_pipe_test.c — bytes in both directions, in order; sleepers are woken; invalid memory and positions are detected.
- * */
+/* shm_pipe_test.c — bytes in both directions, in order; sleepers are woken; invalid memory and positions are
+ * detected. */
 #include "net/socket/shm_pipe.h"
 
 #include <fcntl.h>

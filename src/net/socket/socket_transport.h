@@ -79,8 +79,8 @@ typedef struct socket_transport_stats {
     uint64_t turns;       /* switches of a full ring to its large ring */
 } socket_transport_stats;
 
-/* Whether the process at the other end of a link reads this process's export; false for links opened by the other side.
- * */
+/* Whether the process at the other end of a link reads this process's export; false for links opened by the other
+ * side. */
 bool socket_transport_is_seen(const socket_transport *transport, link_id link);
 uint64_t socket_transport_peer(const socket_transport *transport, link_id link); /* the peer's id; 0: unknown yet */
 /* The export of a process that has opened a link to this one, while that link is open; NULL: none. */

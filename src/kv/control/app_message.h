@@ -32,7 +32,7 @@ typedef struct app_message {
     span body;
 } app_message;
 
-/* the bytes of the control message's value; the caller frees them */
+/* Encodes a message into the control message's value; the caller frees the returned bytes. */
 uint8_t *app_message_write(const app_message *message, control_message *control_message);
-/* MR_CORRUPT; the body is borrowed */
+/* MR_CORRUPT. The body is borrowed from the control message. */
 MR_MUST mr_status app_message_read(const control_message *message, app_message *out);

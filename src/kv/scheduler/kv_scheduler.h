@@ -4,7 +4,7 @@
  *   controller ──► local ────────────┴──► metadata_db ──► folder/keeper      decisions
  *   others ── packets ──┬─► controller                                       processes, placement of slots
  *                       └─► checkpoint store ────► folder/manifest, folder/shard-*  checkpoints (checkpoint_thread.h)
- *   others ── SEAT, LOOK, SURVEY ──► the scheduler itself (control_wire.h)
+ *   others ── REGISTER, LOOK, SURVEY ──► the scheduler itself (control_wire.h)
  *   others ── HERE, COME, WHO, NOTE ──► the control server (control_server.h)   process states, barriers, app messages
  *
  * A scheduler locks its folder (folder/scheduler.lock). A folder of release 0.1.0 is taken over when the scheduler

@@ -1,11 +1,12 @@
 /* control_client.h — control plane, server's and worker's side: process state, barriers and app messages beside the
  * slot protocol.
  *
- *  process_state.h ── HERE, every PROCESS_STATE_US ──► the scheduler's control server (control_server.h)
- *   barrier_client.h  ── COME, PASS ──────────────►
- *   table_stats.h  ── TABLE_STATS, periodically ──►
- *              ◄─ AWAIT ─────────────────────  during a stall (stall.h)
- *   app_rpc.h    ── NOTE ────────────────────► any process
+ *   process_state.h   ── HERE, every PROCESS_STATE_US ───────►  the scheduler's control server (control_server.h)
+ *   barrier_client.h  ── COME ───────────────────────────────►
+ *   table_stats.h     ── TABLE_STATS, every TABLE_STATS_US ──►
+ *                     ◄─ PASS ────────────────────────────────
+ *                     ◄─ AWAIT ─────────────────────────────── during a stall (stall.h)
+ *   app_rpc.h         ── NOTE ───────────────────────────────► any process
  *
  * Threads     the one that runs the van's event loop. */
 #pragma once

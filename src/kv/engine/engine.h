@@ -9,9 +9,10 @@
  * changes after its first definition; a dropped id is recorded and never reused.
  *
  *   add    one update by the table's optimizer, with the learning rate of the push's moment. The gradient of a round
- *          (PAYLOAD_ROUND) is the sum, divided by the number of its members if the table averages, and scaled if it is longer than
- *          clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm is not
- *          finite, the whole update is skipped. Tables that need such norms are created only where there are rounds
+ *          (PAYLOAD_ROUND) is the sum, divided by the number of its members if the table averages, and scaled if it is
+ *          longer than clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm
+ *          is not finite, the whole update is skipped. Tables that need such norms are created only where there are
+ *          rounds
  *   set    assigns values; the state of the optimizer is unchanged
  *   erase  removes keys, with their state
  *

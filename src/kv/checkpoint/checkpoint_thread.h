@@ -37,7 +37,7 @@ typedef struct checkpoint_thread_options {
     bool exact;                       /* as of checkpoint_store */
     clock_source clock;
     int64_t written_us; /* time of the current checkpoint, since 1970 */
-    size_t bytes_max;   /* of each queue; 0: CHECKPOINT_THREAD_BYTES_MAX */
+    size_t bytes_max;   /* limit of each queue; 0: CHECKPOINT_THREAD_BYTES_MAX */
 } checkpoint_thread_options;
 
 /* Host and context are borrowed until checkpoint_thread_close. `loop` NULL: no thread, and the caller calls

@@ -171,7 +171,7 @@ static batch_claims_past past_of(const data_client *client) {
     return skipped_steps_past(&client->skipped, said, client->watermark.over);
 }
 
-/* Missed steps are reported at once, the rest with the next claim. */
+/* Reports missed steps at once; other ended steps are reported with the next claim. */
 static void hand_back(data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     uint64_t said = batch_claims_over(&group->claims, client->options.rank);

@@ -109,7 +109,7 @@ static void one_that_is_not_whole_is_given_up(void **state) {
     scene scene;
     begin(&scene, ROOM);
     assert_int_equal(take(&scene, 1, 5, 3), MR_OK);
-    gather_destroy(scene.gather); /* frees the kept answers */
+    gather_destroy(scene.gather); /* also frees the kept answers */
     assert_int_equal(scene.count, 99);
 }
 

@@ -27,7 +27,7 @@
  *   LEFT ── a step begins behind the last round ──► NONE
  *   SYNCING, WAITING or REPLACED: LEAVING becomes LOST, every other one NONE
  *
- * SYNCING asks every slot how far the rank has come.
+ * In SYNCING the worker asks every slot for the rank's last step.
  *
  * Invariants (kv_session_check)
  *   1. A step is wanted only while none is open.
@@ -72,13 +72,13 @@ typedef struct kv_session { /* zero-initialized: REGISTERING, without query and 
     kv_session_state state;
     kv_session_query query;
     kv_session_order order;
-    bool wanted;    /* the program has asked for a step; stays set across terms and generations */
-    bool begun;     /* the program has begun a step, so it uses steps; never cleared */
-    bool joins;     /* the program has a BSP table: from the next step on its steps are rounds; never cleared */
-    bool jumped;    /* the last round was over without the rank: some slots may be one round behind; in any state */
-    bool lost;      /* acknowledged pushes are lost, and the program was not told; in any state */
-    uint64_t told;  /* generation begun by a loss that was last reported to the program; 0: none */
-    uint64_t first; /* first step of the term in this generation */
+    bool wanted;           /* the program has asked for a step; stays set across terms and generations */
+    bool begun;            /* the program has begun a step, so it uses steps; never cleared */
+    bool joins;            /* the program has a BSP table: from the next step on its steps are rounds; never cleared */
+    bool jumped;           /* the last round ended without the rank: some slots may be one round behind; in any state */
+    bool lost;             /* acknowledged pushes are lost, and this was not reported to the program; in any state */
+    uint64_t told;         /* generation begun by a loss that was last reported to the program; 0: none */
+    uint64_t first;        /* first step of the term in this generation */
     uint64_t begun_before; /* slots may have pushes of an earlier process of the rank to steps before this one */
     uint64_t step;  /* counted from 0: the open step, else the next one; the version that a pull in rounds shows */
     uint64_t round; /* next round in which the rank takes part; a round before the step is owed */

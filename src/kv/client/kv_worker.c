@@ -226,7 +226,7 @@ static void on_end(void *context, uint32_t number) {
     worker->rank = NULL;
 }
 
-/* For a checkpoint: whether the rank has ended its step. */
+/* Whether the rank has ended its step; for a checkpoint. */
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const kv_worker *worker = context;
     *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
@@ -328,7 +328,7 @@ static void flush(void *context) {
     CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-/* ---- Interface to its program. */
+/* ---- Interface to the program. */
 
 mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     static const kv_process_host host = {.on_here = on_here,

@@ -4,7 +4,7 @@
  * open step the program pushes and pulls (kv_request.h).
  *
  * A replay of a step, by this process or another, makes the same pushes in the same order for each slot. Then every
- * push is applied once, whichever process died meanwhile.
+ * push is applied once, even if processes died meanwhile.
  *
  * Without steps   Outside rounds a program need not begin steps. Its pulls need none, and its first push
  *             opens a step that no process of the rank has begun (kv_worker_admit): so no push is mistaken for a
@@ -46,7 +46,7 @@ const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet
 mr_status kv_worker_ready(const kv_worker *worker);
 
 void kv_worker_join(kv_worker *worker);  /* joins the rounds with the next step that is begun */
-void kv_worker_begin(kv_worker *worker); /* no-op if a step is open or opening */
+void kv_worker_begin(kv_worker *worker); /* wants a step; no-op if a step is open or opening */
 /* MR_OK: a step is open. Else as kv_worker_ready. A rank that is not in the round joins it. */
 mr_status kv_worker_opened(const kv_worker *worker);
 /* Admits a request of a program that has begun no step. MR_OK: it may be made. MR_BUSY: not yet; the error names the
@@ -71,8 +71,7 @@ mr_status kv_worker_abandon(kv_worker *worker, uint64_t ticket);
 /* Error text for a request under way: what the request waits for. MR_TIMEOUT, or MR_NOMEM: a server has no memory for
  * it. */
 mr_status kv_worker_late(const kv_worker *worker, uint64_t ticket);
-mr_status
-kv_worker_settled(const kv_worker *worker); /* MR_BUSY: not everything is acknowledged, ends of steps included */
+mr_status kv_worker_settled(const kv_worker *worker); /* MR_BUSY: a push or an end of a step is not acknowledged */
 
 /* Sets the folder of the rank's state (feedback_file.h); NULL: the state is not saved. MR_BUSY: a step has begun. */
 MR_MUST mr_status kv_worker_keep(kv_worker *worker, const char *folder);
@@ -93,7 +92,7 @@ bool kv_worker_eager(const kv_worker *worker); /* something is queued: it is sen
 /* Drops a table. Slots are informed with the end of the step; a program without steps ends an empty one. */
 void kv_worker_drop(kv_worker *worker, uint32_t table);
 bool kv_worker_tells(const kv_worker *worker); /* a callback of a finished request is pending */
-/* The next callback of a finished request; false: none. */
+/* Takes the next callback of a finished request; false: none. */
 bool kv_worker_tell(kv_worker *worker, void (**done)(void *context, mr_status status), void **context,
                     mr_status *status);
 

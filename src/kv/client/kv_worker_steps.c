@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "kv/client/kv_worker_internal.h"
 
-/* A loss is reported once per generation. */
+/* Records a loss, which is reported once per generation. */
 static void note_loss(kv_worker *worker, const cluster_map *map) {
     if (map->lost && map->generation != worker->session.told) worker->session.lost = true;
 }

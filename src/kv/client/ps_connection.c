@@ -61,7 +61,7 @@ struct mr_ps {
 
 /* ---- Driving. */
 
-/* Wakes the threads whose condition holds; the driver checks its own. */
+/* Wakes the threads whose condition holds; the driving thread checks its own condition. */
 static void grant(mr_ps *ps) {
     list_for_each (item, &ps->wishes) {
         wish *wish = container_of(item, struct wish, of_ps);
@@ -135,7 +135,7 @@ void ps_connection_leave(mr_ps *ps) {
     if (ps->poller.driven) return;
     uint64_t now_ticks = clock_ticks();
     if (now_ticks - ps->driven_ticks < ps->leave_ticks) return;
-    van_hurry(kv_worker_van(ps->worker)); /* sleeping peers wake up while this thread spins */
+    van_hurry(kv_worker_van(ps->worker)); /* wakes sleeping peers while this thread spins */
     ps->driven_ticks = now_ticks;
     ps->driven_us = event_loop_now_us(ps->loop);
     event_loop_run_once(ps->loop, 0); /* no thread drives, so this one may do so briefly */

@@ -25,8 +25,9 @@
 #include "kv/control/process_state.h"
 
 enum { APP_RPC_CALLS_MAX = 4096, APP_RPC_WINDOW = 64, APP_RPC_APPS_MAX = 1024 };
-#define APP_RPC_ASK_US       INT64_C(300000) /* interval of questions where a process is, and whether it is alive */
-#define APP_RPC_AGAIN_US     INT64_C(50000)  /* first interval of repetitions; doubled after each one */
+/* interval of questions for the address of a process, and whether it is alive */
+#define APP_RPC_ASK_US       INT64_C(300000)
+#define APP_RPC_AGAIN_US     INT64_C(50000) /* first interval of repetitions; doubled after each one */
 #define APP_RPC_AGAIN_MAX_US INT64_C(1000000)
 #define APP_RPC_EVERY        UINT32_MAX
 

@@ -1,15 +1,15 @@
 /* stall.h — stall diagnosis: the cause that stops a deployment, its start, and the command that resolves it.
  *
- *   kind         condition                                                  remedy
- *   -----------  ---------------------------------------------------------  ----------------------------------
- *   SERVERS      nothing has begun, or a slot is lost, and fewer servers    so many more servers
- *                are here than it begins with
- *   RETURN       every copy of a slot is with servers that are gone, and    a server of that number: the same
- *                perhaps they come back: only another process of that       process if it was only silent, or
- *                number shows that they do not (ps/map_planner.h)           another, and then all goes back
- *   CHECKPOINT   it could begin, or has begun, but the checkpoint in the    a look at the folder
- *                folder cannot be read
- *   DISK         nothing can be decided: the disk rejects writes            room on the disk
+ *   kind         condition                                                   remedy
+ *   -----------  ----------------------------------------------------------  -----------------------------------
+ *   SERVERS      no generation has begun, or a slot is lost, and fewer       so many more servers
+ *                servers are alive than a generation begins with
+ *   RETURN       every replica of a slot is on a server that is gone and may  a server with that number: the same
+ *                return; another process with its number shows that it will  process if it was only silent; with
+ *                not (ps/map_planner.h)                                      another one all tables go back
+ *   CHECKPOINT   a generation could begin, or has begun, but the checkpoint  check the folder
+ *                in the folder cannot be read
+ *   DISK         nothing can be decided: the disk rejects writes             free space on the disk
  *
  * A stall watch is called periodically. It records the start of the stall, and decides when to log it: first after
  * STALL_PATIENCE_US, since servers that are just starting are no stall; then every STALL_AGAIN_US, and when other

@@ -3,7 +3,7 @@
  *   bytes    engine
  *   -------  ------------------------------------------------------------------------------------------------
  *   8        ENGINE_MAGIC
- *   4 4 1 if `keeps`, number of dropped ids
+ *   4 4      1 if `keeps`, number of dropped ids
  *   …        ids ascending, each 4 id, 4: 1 if the last apply dropped it
  *   4        number of tables
  *   …        tables by id, each a schema, then

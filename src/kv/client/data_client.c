@@ -17,14 +17,14 @@ struct data_client {
     incarnation_acquire *acquire; /* for an incarnation after a removal from the group; NULL: never removed */
     uint64_t incarnation;         /* 0: the process holds no rank, or acquires another incarnation */
     bool rests;                   /* the client does not join the group before a batch is asked for */
-    bool leaves;                  /* the batches of `left` and later steps are to be handed back; never cleared */
+    bool leaves; /* the batches of `left` and later steps are to be handed back; cleared when none is claimed */
     uint64_t left;
-    uint64_t birth, origin, begun; /* generation of the rank; as of data_client_resume */
+    uint64_t birth, origin, begun; /* of the last data_client_resume: the map's birth and origin, and `begun` */
     bool rounds, ready;
     low_watermark watermark;
     skipped_steps skipped;
-    bool told;         /* since `skipped.since` is set */
-    uint32_t window;   /* number of steps to claim ahead */
+    bool told;         /* `skipped.since` is set */
+    uint32_t window;   /* steps to claim ahead */
     bool fed, starves; /* the client had a batch; later a step had none */
     int64_t now_us, mark_us;
 };

@@ -42,7 +42,7 @@ typedef struct wish { /* condition of a waiting thread, on its stack */
     ps_connection_asked_fn *asked;
     void *argument;
     mr_status status;
-    char error[ERROR_TEXT_MAX]; /* of an error status; another thread may have evaluated the condition */
+    char error[ERROR_TEXT_MAX]; /* text of an error status; another thread may have evaluated the condition */
 } wish;
 
 struct mr_ps {

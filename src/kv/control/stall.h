@@ -4,9 +4,9 @@
  *   -----------  ----------------------------------------------------------  -----------------------------------
  *   SERVERS      no generation has begun, or a slot is lost, and fewer       so many more servers
  *                servers are alive than a generation begins with
- *   RETURN       every replica of a slot is on a server that is gone and may  a server with that number: the same
- *                return; another process with its number shows that it will  process if it was only silent; with
- *                not (ps/map_planner.h)                                      another one all tables go back
+ *   RETURN       every replica of a slot is on a server that is gone, but    a server with that number: the same
+ *                may return; another process with its number shows that it   process if it was only silent; with
+ *                will not (ps/map_planner.h)                                 another one all tables go back
  *   CHECKPOINT   a generation could begin, or has begun, but the checkpoint  check the folder
  *                in the folder cannot be read
  *   DISK         nothing can be decided: the disk rejects writes             free space on the disk

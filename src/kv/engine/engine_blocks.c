@@ -16,7 +16,8 @@ engine_block *engine_block_find(const engine_table *table, const payload_place *
     return at < table->block_count && table->blocks[at].key == key ? &table->blocks[at] : NULL;
 }
 
-/* Options of a block. The block has no field for its array, so the shape ends with the block's last item. */
+/* Options of a block. The size of the whole array is not stored; the shape ends with this block's last item, which is
+ * enough for one block. */
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place) {
     const table_schema *schema = &table->schema;
     dense_table_options options = {.dtype = schema->dtype,

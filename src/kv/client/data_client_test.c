@@ -23,9 +23,10 @@ typedef struct world {
     group_leader *leader;
     rng rng;
     int64_t now_us;
-    uint64_t acknowledged, bound, oldest; /* low watermark and checkpoints, as the scheduler reports them */
-    bool silent;                          /* the data service does not answer */
-    uint64_t version;                     /* of the metadata store's value */
+    /* the rank's acknowledged steps; bound and oldest checkpoint, as the scheduler reports them */
+    uint64_t acknowledged, bound, oldest;
+    bool silent;      /* the data service does not answer */
+    uint64_t version; /* of the metadata store's value */
     buffer value;
     metadata_store_done_fn *done;
     void *argument;

@@ -8,7 +8,8 @@
 #include "kv/table/dtype_convert.h"
 #include "kv/table/key_sort.h"
 
-enum { SWEEPS = 8, SPARE = 16 }; /* parts of age_max in a sweep; parts of rows_max evicted at once */
+/* a sweep of the whole table takes age_max / SWEEPS; eviction removes rows_max / SPARE keys at once */
+enum { SWEEPS = 8, SPARE = 16 };
 
 static size_t chunk(size_t left) { return left < ENGINE_CHUNK ? left : ENGINE_CHUNK; }
 

@@ -21,7 +21,7 @@ mr_status dmlc_number(const char *name, uint32_t *out) {
     return MR_OK;
 }
 
-/* The host in numbers: unchanged, or the addresses of its name, the first of version 4 if there is one. */
+/* Numeric address of the host: the host itself, or the first IPv4 address of its name, else the first address. */
 static mr_status look_up(const char *host, char numbers[INET6_ADDRSTRLEN]) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found;

@@ -6,11 +6,11 @@
 
 enum { DMLC_ADDRESS_MAX = 128 };
 
-/* "tcp:URI:PORT", in numbers: a name is looked up. MR_INVALID: a variable is missing or malformed; the error names
- * it. */
+/* Writes "tcp:URI:PORT" with a numeric address; names are resolved. MR_INVALID: a variable is missing or malformed; the
+ * error names it. */
 MR_MUST mr_status dmlc_scheduler(char address[DMLC_ADDRESS_MAX]);
-/* The same if *scheduler is NULL: *scheduler then points at `room`. */
+/* As dmlc_scheduler if *scheduler is NULL: *scheduler then points at `room`. */
 MR_MUST mr_status dmlc_default(const char **scheduler, char room[DMLC_ADDRESS_MAX]);
 
-/* A number above 0. MR_INVALID: the variable is missing or malformed. */
+/* Reads a number above 0. MR_INVALID: the variable is missing or malformed. */
 MR_MUST mr_status dmlc_number(const char *name, uint32_t *out);

@@ -1,4 +1,4 @@
-/* dmlc_env_test.c — ps-lite's environment, and what is said about one that makes no sense. */
+/* dmlc_env_test.c — ps-lite's environment, and errors of malformed variables. */
 #include "kv/dmlc_env.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void the_scheduler_is_where_they_say(void **state) {
     setenv("DMLC_PS_ROOT_URI", "localhost", 1);
     assert_int_equal(dmlc_scheduler(address), MR_OK);
     assert_string_equal(address, "tcp:127.0.0.1:8000");
-    char long_name[80] = {0}; /* which nobody has to be asked about */
+    char long_name[80] = {0}; /* too long to be resolved */
     memset(long_name, 'a', sizeof long_name - 1);
     for (int i = 0; i < 2; i++) {
         setenv("DMLC_PS_ROOT_URI", i == 0 ? long_name : "", 1);

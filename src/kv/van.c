@@ -14,45 +14,45 @@
 
 _Static_assert((int)BATCHER_SMALL <= (int)MESSENGER_SMALL, "small batches are small letters");
 
-enum { TICKS_MAX = 64 }; /* in a row, before the sockets have their turn */
+enum { TICKS_MAX = 64 }; /* consecutive ticks before the sockets are read */
 
 typedef struct own { /* a control message to this process */
     list queued;
     shared_bytes *bytes; /* shared */
 } own;
 
-typedef struct shipment { /* a large control message on its way */
+typedef struct shipment { /* a large message that is being sent */
     list of_van;
     size_t count;
-    shared_bytes **bytes; /* of its pieces; NULL: the bytes follow it */
+    shared_bytes **bytes; /* buffers of the pieces; NULL: a copy behind this struct */
     span pieces[];
 } shipment;
 
 struct van {
     const van_host *host;
     void *context;
-    event_loop *loop; /* NULL: the van has an env, without the fields up to the socket transport */
+    event_loop *loop; /* NULL: the van has an env, and the fields up to the socket transport are unused */
     event_loop_idle *idle;
     event_loop_timer *timer;
-    int64_t timer_us;   /* its present setting; 0: to be set */
+    int64_t timer_us;   /* current setting of the timer; 0: to be set */
     shm_export *export; /* owned; NULL: none */
     socket_transport *transport;
     messenger *messenger;
     env env;
     rng rng;
-    list messages;     /* of own, owned */
-    list shipments;    /* of shipment, owned: until they were sent */
+    list messages;     /* own messages, owned */
+    list shipments;    /* shipments, owned until they are sent */
     int64_t looked_us; /* last reading of the clock */
-    bool news;         /* it did not wait the last time, since there was something to read */
-    bool heard;        /* with an env: a message was taken since the last turn */
+    bool news;         /* the last wait was skipped, since there was data to read */
+    bool heard;        /* with an env: a message arrived since the last turn */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
-    char last[MESSENGER_ADDRESS_MAX]; /* address without a role, of another process, of the last message */
+    char last[MESSENGER_ADDRESS_MAX]; /* address without role of the last message's receiver, if another process */
 };
 
 /* ---- Sending. */
 
-/* The address without its role, in `room` if it has one; NULL: no valid address. */
+/* The address without its role, in `room` if it has one; NULL: invalid address. */
 static const char *base_of(const char *address, char room[MESSENGER_ADDRESS_MAX]) {
     size_t size = (size_t)(strchrnul(address, '#') - address);
     if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return NULL;
@@ -79,7 +79,7 @@ static void keep(van *van, const shared_bytes_piece *pieces, size_t count) {
     list_push_back(&van->messages, &message->queued);
 }
 
-/* The address for the messenger; NULL: the message was kept for this process, or has no valid address. */
+/* The address for the messenger; NULL: the message was queued for this process, or the address is invalid. */
 static const char *route(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX],
                          const shared_bytes_piece *pieces, size_t count) {
     if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return address; /* the usual case */
@@ -106,7 +106,8 @@ static void shipped(void *argument, mr_status status) {
     free(shipment);
 }
 
-/* Pieces without a shared buffer are copied behind it: heads of slot messages, a few bytes each. */
+/* Sends a message in pieces. Pieces without a shared buffer (heads of slot messages, a few bytes each) are copied
+ * behind the shipment. */
 static void ship(van *van, const char *address, const shared_bytes_piece *pieces, size_t count) {
     size_t copied = 0;
     for (size_t i = 0; i < count; i++) copied += pieces[i].shared == NULL ? pieces[i].bytes.size : 0;
@@ -152,7 +153,8 @@ void van_move(van *van, const shared_bytes *bytes, span from, span to) {
         const shipment *shipment = container_of(item, struct shipment, of_van);
         if (!holds(shipment, bytes)) continue;
         if (van->transport != NULL) socket_transport_move_pieces(van->transport, shipment, from, to);
-        messenger_move_pieces(van->messenger, shipment, from, to); /* the last: bytes that it loses are gone */
+        /* last, since it may lose messages whose bytes then are freed */
+        messenger_move_pieces(van->messenger, shipment, from, to);
     }
 }
 
@@ -220,14 +222,14 @@ static void take_own(van *van) {
     }
 }
 
-/* Received control messages are answered first; due ticks follow right after them. */
+/* Whether received messages are handled before ticks: once, if the sockets have data to read. */
 static bool news_first(van *van) {
     van->news =
         van->transport != NULL && !van->news && list_empty(&van->messages) && socket_transport_has_news(van->transport);
     return van->news;
 }
 
-/* All due ticks, and the timer for the next one. */
+/* Calls all due ticks, and sets the timer for the next one. */
 static void on_idle(void *context) {
     van *van = context;
     int64_t next_us = 0, now_us = 0;
@@ -254,9 +256,9 @@ int64_t van_due_us(van *van) {
 
 void van_turn(van *van) { on_idle(van); }
 
-static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* its purpose is to end the wait */
+static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* the timer only ends the wait */
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 mr_status van_check_address(const char *text) {
     address address;
@@ -297,7 +299,7 @@ static mr_status open_here(van *van, const van_options *options) {
     event_loop_look_first(van->loop);
     alloc_expect_large();
     if (options->folder != NULL) MR_TRY(disk_open(options->folder, &van->env.disk));
-    /* Before the transport's own: messages of a tick are sent before the loop waits. */
+    /* Runs before the transport's own callback: messages of a tick are sent before the loop waits. */
     van->idle = event_loop_idle_add(van->loop, on_idle, van);
     van->timer = event_loop_timer_create(van->loop, on_timer, van);
     van->messenger = messenger_create(&van->env, &handlers, van);
@@ -331,7 +333,7 @@ static void close_here(van *van) {
 
 void van_close(van *van) {
     if (van == NULL) return;
-    static const van_host nobody = {0}; /* closing links are ignored */
+    static const van_host nobody = {0}; /* callbacks of closing links are ignored */
     van->host = &nobody;
     if (van->loop != NULL) socket_transport_close(van->transport);
     if (van->messenger != NULL) messenger_destroy(van->messenger);

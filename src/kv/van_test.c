@@ -1,4 +1,4 @@
-/* van_test.c — two vans: control messages come, desks of one process write to each other, ticks follow next_us. */
+/* van_test.c — two vans: control messages arrive, roles of one process send to each other, ticks follow next_us. */
 #include "kv/van.h"
 
 #include <setjmp.h>
@@ -24,10 +24,10 @@ typedef struct side {
     link_id link;
     size_t messages, ticks;
     int64_t next_us;
-    bool broken, in_bytes; /* where the last control message lay */
-    size_t size, sum;      /* of it */
-    struct side *hears;    /* what each tick says, TOLD bytes; NULL: nobody */
-    size_t told;           /* control messages of that size that came */
+    bool broken, in_bytes; /* whether the last control message was in a shared buffer */
+    size_t size, sum;      /* of the last control message */
+    struct side *hears;    /* receiver of TOLD bytes from each tick; NULL: none */
+    size_t told;           /* control messages of TOLD bytes received */
 } side;
 
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
@@ -69,7 +69,7 @@ static void stop(side *side) {
     free(side);
 }
 
-/* Drives both until the condition holds. */
+/* Runs both loops until the condition holds. */
 #define drive_until(one, other, condition)                                                \
     for (int64_t until_us = van_now_us((one)->van) + PATIENCE_US; !(condition);) {        \
         assert_true(van_now_us((one)->van) < until_us);                                   \
@@ -98,7 +98,7 @@ static void services_of_one_process_exchange_messages(void **state) {
     char service[SLOT_MESSAGE_ADDRESS_MAX];
     snprintf(service, sizeof service, "%s#depot", van_address(one->van));
     van_send(one->van, service, text("to myself"));
-    assert_int_equal(one->messages, 0); /* never from within */
+    assert_int_equal(one->messages, 0); /* delivered later, not within the call */
     drive_until(one, NULL, one->messages == 1);
     assert_string_equal(one->got, "to myself");
     van_send(other->van, service, text("to your desk"));
@@ -110,8 +110,7 @@ static void services_of_one_process_exchange_messages(void **state) {
     stop(other);
 }
 
-/* Pieces that lie in shared buffers are held until they have left, and arrive as one control message in a shared
- * buffer. */
+/* Pieces in shared buffers are held until they are sent, and arrive as one control message in a shared buffer. */
 static void large_messages_are_not_copied(void **state) {
     enum { LARGE = 3 << 20 };
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
@@ -134,17 +133,17 @@ static void large_messages_are_not_copied(void **state) {
     assert_string_equal(other->got, "abc");
     assert_false(other->in_bytes);
     stop(other);
-    van_send_pieces(one->van, "tcp:127.0.0.1:1", pieces, 3); /* kept, then lost: given back all the same */
+    van_send_pieces(one->van, "tcp:127.0.0.1:1", pieces, 3); /* queued, then lost: the buffers are released */
     van_send_pieces(one->van, "", pieces, 3);
     stop(one);
     assert_int_equal(large->refs, 1);
     shared_bytes_unref(large);
 }
 
-/* Two control messages of the same memory, to one who does not read: one of them moves, and its memory is used for
- * other things. They arrive as they were sent. */
+/* Two messages share memory and wait for a peer that does not read. One is moved and its memory is overwritten; both
+ * arrive unchanged. */
 static void a_message_that_waits_for_its_link_can_move(void **state) {
-    enum { LARGE = 48 << 20 }; /* more than sockets take, which grow */
+    enum { LARGE = 48 << 20 }; /* more than the socket buffers hold, which grow */
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
     shared_bytes *large = shared_bytes_new(LARGE), *copy = shared_bytes_new(LARGE), *holder = shared_bytes_new(0);
     memset(shared_bytes_room(large), 1, LARGE);
@@ -155,7 +154,7 @@ static void a_message_that_waits_for_its_link_can_move(void **state) {
         van_send_pieces(one->van, van_address(other->van), &piece, 1);
         for (int i = 0; opens == 1 && i < 20; i++) event_loop_run_once(van_loop(one->van), 0);
         assert_int_equal(holder->refs, 2);
-        van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* holds nothing of a control message */
+        van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* contains nothing of a message */
         van_move(one->van, holder, shared_bytes_bytes(large), shared_bytes_bytes(copy));
         memset(shared_bytes_room(large), 2, LARGE);
         drive_until(one, other, other->messages == before + 1 && holder->refs == 1);
@@ -163,7 +162,7 @@ static void a_message_that_waits_for_its_link_can_move(void **state) {
         memset(shared_bytes_room(large), 1, LARGE);
     }
     van_send_pieces(one->van, van_address(other->van), &second, 1);
-    van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* there is no place for it: the link breaks */
+    van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* no new place: the link breaks */
     drive_until(one, other, large->refs == 1);
     stop(one);
     stop(other);
@@ -181,7 +180,7 @@ static void ticks_come_when_they_are_due(void **state) {
     stop(one);
 }
 
-/* A joiner is filled by a tick, and nothing else says so again for long. */
+/* Messages that a tick sends are delivered, however much else is being sent. */
 static void what_a_tick_says_leaves_however_much_is_on_its_way(void **state) {
     enum { MUCH = 256 << 10 };
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
@@ -215,13 +214,13 @@ static void say(side *from, side *to) {
     drive_until(from, to, to->messages > before);
 }
 
-/* Each shows its memory with the link that it opens. */
+/* Each van exports its memory over the link that it opens. */
 static void see_each_other(const char *here, const char *there, bool seen) {
     side *one = start_showing(here), *other = start_showing(there);
     const char *other_at = van_address(other->van), *one_at = van_address(one->van);
     void *memory;
     uint64_t offset;
-    assert_false(van_is_seen(one->van, other_at)); /* they have not met */
+    assert_false(van_is_seen(one->van, other_at)); /* no link yet */
     assert_int_equal(van_sees(one->van, other_at), 0);
     say(one, other);
     say(other, one);
@@ -239,7 +238,7 @@ static void see_each_other(const char *here, const char *there, bool seen) {
     }
     uint64_t process = van_process(other->van);
     stop(other);
-    drive_until(one, NULL, one->broken && van_map_view(one->van, process) == NULL); /* it is gone with its links */
+    drive_until(one, NULL, one->broken && van_map_view(one->van, process) == NULL); /* the import ends with the links */
     stop(one);
 }
 
@@ -253,7 +252,7 @@ static void neighbours_see_each_others_memory(void **state) {
     see_each_other("tcp:127.0.0.1:0", "tcp:127.0.0.1:0", false);
 }
 
-/* Control messages leave without the loop of who sends them; whoever gets one after the other ticks all the same. */
+/* van_hurry sends without the sender's loop; a receiver of continuous messages still ticks. */
 static void ticks_come_among_messages_in_a_hurry(void **state) {
     char folder[] = "/tmp/van.XXXXXX", here[64], there[64];
     assert_non_null(mkdtemp(folder));

@@ -6,7 +6,7 @@
  *   TABLE/keys, /lengths, /values of each slot ──► TABLE/keys, TABLE/lengths, TABLE/values   vectors
  *   TABLE/ARRAY/BLOCK/values of each slot      ──► TABLE/ARRAY, in its shape                 a dense table
  *
- * A block without a push is in no slot: it has its initial values (initializer.h).
+ * A block without a push is in no slot; the export contains its initial values (initializer.h).
  *
  * Ownership   the files of all slots are in memory until the result is written; gathered rows and blocks point into
  *             them. Tested by tests/ps_checkpoint_test.c. */
@@ -34,16 +34,16 @@ typedef struct row {
 } row;
 
 typedef struct array {
-    const char *name; /* in its file; NULL: not there */
+    const char *name; /* in its file; NULL: the number has no array */
     bool shaped;
     uint64_t shape[SAFETENSORS_DIMS_MAX], items;
     uint32_t dims;
-    snapshot_block *blocks; /* owned; the memory behind their pointers is not */
+    snapshot_block *blocks; /* owned; their pointers point into `files` */
     size_t count;
 } array;
 
 typedef struct bound_table {
-    const char *name; /* in its file */
+    const char *name; /* inside its file */
     table_schema schema;
     row *rows; /* owned */
     size_t count, room;
@@ -53,11 +53,11 @@ typedef struct bound_table {
 
 typedef struct checkpoint_export {
     buffer *files;            /* owned, by slot */
-    snapshot_reader *readers; /* owned, by slot; zeroed: not open */
+    snapshot_reader *readers; /* owned, by slot; zero-initialized: not open */
     uint32_t slots;
     bound_table *tables; /* owned */
     size_t count;
-    void **memory; /* owned: new tensors */
+    void **memory; /* owned: memory of new tensors */
     size_t memory_count;
     safetensors list;
     int64_t step;
@@ -119,7 +119,7 @@ static array *reach_array(bound_table *table, uint32_t number) {
     return &table->arrays[number];
 }
 
-/* All arrays with names, with or without a push. */
+/* Records all named arrays, with or without a push. */
 static void gather_arrays(bound_table *to, const snapshot_reader *reader, const snapshot_table *from) {
     const char *name;
     for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = snapshot_reader_array(reader, from, i)) != NULL; i++) {
@@ -179,7 +179,7 @@ static mr_status read_slots(checkpoint_export *export, const checkpoint_list *li
 
 /* ---- Merging. */
 
-/* Memory of a tensor, owned by the export. NULL: no memory, and the error says so. */
+/* Memory of a tensor, owned by the export. NULL: no memory, and the error is set. */
 static void *make_room(checkpoint_export *export, uint64_t size) {
     void *made = malloc(size + 1);
     if (made == NULL) {
@@ -226,7 +226,7 @@ static mr_status bind_rows(checkpoint_export *export, bound_table *table) {
     return add(export, table, "values", dtype, &items, 1, values);
 }
 
-/* Number of its items; MR_CORRUPT: a block lies outside. */
+/* Computes the number of items of an array; MR_CORRUPT: a block is outside. */
 static mr_status measure(const bound_table *table, array *array) {
     uint64_t block = table->schema.block, end = 0;
     array->items = 1;
@@ -283,7 +283,7 @@ static void say(checkpoint_export *export, uint64_t number) {
     if (export->step >= 0) safetensors_say(&export->list, "step", text);
 }
 
-/* A user's file, with any name and the user's mode: not one of a disk (net/disk.h). */
+/* Writes the user's file, with any name and the user's mode; so not through net/disk.h. */
 static mr_status write_file(const char *path, span bytes) {
     char *draft = xasprintf("%s.new", path);
     FILE *file = fopen(draft, "we");

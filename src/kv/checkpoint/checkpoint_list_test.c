@@ -1,4 +1,4 @@
-/* checkpoint_list_test.c — checkpoints of a folder: newest first, each once, complete or damaged; and their files. */
+/* checkpoint_list_test.c — checkpoints of a folder, newest first, complete or damaged; and their files. */
 #include "kv/checkpoint/checkpoint_list.h"
 
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void remove_file(const char *folder, const char *name) {
     free(path);
 }
 
-/* As checkpoint_store.h has it: slots of a checkpoint, with shards of this content in this place. */
+/* Writes a manifest as checkpoint_store.h defines it, whose slot snapshots have this content and place. */
 static void write_manifest(const char *folder, const char *name, uint64_t number, uint8_t place, span content) {
     uint8_t bytes[CHECKPOINT_STORE_MANIFEST_MAX];
     writer writer = writer_of(bytes, sizeof bytes);
@@ -84,7 +84,7 @@ static void the_newest_come_first(void **state) {
     assert_true(temp_dir_folder(folder));
     write_manifest(folder, CHECKPOINT_STORE_MANIFEST, 9, 2, content);
     write_manifest(folder, "manifest-0", 5, 0, content);
-    write_manifest(folder, "manifest-1", 9, 2, content); /* the newest, under the name that it will have */
+    write_manifest(folder, "manifest-1", 9, 2, content); /* the newest manifest, under its temporary name */
     write_shards(folder, 2, content);
     assert_int_equal(checkpoint_list_open(folder, &list), MR_OK);
     assert_true(list.count == 2 && list.damaged_count == 0);
@@ -102,7 +102,7 @@ static void the_newest_come_first(void **state) {
     assert_non_null(strstr(mr_last_error(), "shard-2-1.safetensors is damaged"));
     write_file(folder, "shard-2-1.safetensors", "a shord", 7);
     assert_int_equal(checkpoint_list_read(&list, &list.manifests[0], 1, name, &file), MR_CORRUPT);
-    write_manifest(folder, "manifest-0", 12, 1, content); /* a scheduler goes on meanwhile */
+    write_manifest(folder, "manifest-0", 12, 1, content); /* a running scheduler writes a checkpoint */
     assert_true(!checkpoint_list_keeps(&list, 5) && checkpoint_list_keeps(&list, 12));
     checkpoint_list_close(&list);
     remove_shards(folder, 2);
@@ -119,7 +119,8 @@ static void a_folder_without_checkpoint_is_reported(void **state) {
     assert_true(temp_dir_folder(folder));
     assert_int_equal(checkpoint_list_open(folder, &list), MR_NOT_FOUND);
     assert_non_null(strstr(mr_last_error(), "no checkpoint in"));
-    write_manifest(folder, CHECKPOINT_STORE_MANIFEST, 0, 0, span_of("", 0)); /* sealed, and none was made yet */
+    /* a folder without a complete checkpoint */
+    write_manifest(folder, CHECKPOINT_STORE_MANIFEST, 0, 0, span_of("", 0));
     assert_int_equal(checkpoint_list_open(folder, &list), MR_NOT_FOUND);
     write_file(folder, CHECKPOINT_STORE_MANIFEST, "noise", 5);
     assert_int_equal(checkpoint_list_open(folder, &list), MR_OK);
@@ -132,7 +133,7 @@ static void a_folder_without_checkpoint_is_reported(void **state) {
     assert_non_null(strstr(mr_last_error(), "does not exist"));
 }
 
-/* Rows and bytes are those of all slots. */
+/* Rows and bytes are sums over all slots. */
 static void tables_are_added_up(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     mr_ps_checkpoints *all;

@@ -20,8 +20,8 @@
 typedef struct job {
     list queued;
     shared_bytes *bytes;
-    span batch;                             /* of a received one: its place in the shared buffer */
-    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one to be sent */
+    span batch;                             /* of a received packet: its bytes in the shared buffer */
+    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of a message to be sent */
 } job;
 
 typedef struct queue {
@@ -32,25 +32,25 @@ typedef struct queue {
 struct checkpoint_thread {
     const checkpoint_thread_host *host;
     void *context;
-    checkpoint_store *store; /* the thread's, once it runs */
+    checkpoint_store *store; /* used by the thread, once it runs */
     clock_source clock;
-    table_catalog catalog; /* the thread's, too, */
-    char *damage;          /* and its last report of damage; owned; NULL: none */
-    bool threaded;         /* with what follows: */
-    int event_fd;          /* owned: the loop has something to do */
+    table_catalog catalog; /* used by the thread */
+    char *damage;          /* last reported damage, used by the thread; owned; NULL: none */
+    bool threaded;         /* the fields that follow are in use */
+    int event_fd;          /* owned: wakes the loop */
     event_loop_watch *watch;
     pthread_t thread;
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields that follow */
     pthread_cond_t work;
     queue in, done, out;
     bool stopping;
     checkpoint_thread_look look;
-    char *trouble;        /* owned; NULL: no change */
-    shared_bytes *tables; /* a catalog as bytes, moved to the thread; NULL: no change */
+    char *trouble;        /* owned; NULL: unchanged */
+    shared_bytes *tables; /* encoded catalog, moved to the thread; NULL: unchanged */
 };
 
-/* ---- Queues, with the lock. */
+/* ---- Queues; the caller has the lock. */
 
 static void put(queue *queue, job *job) {
     list_push_back(&queue->jobs, &job->queued);
@@ -73,8 +73,8 @@ static void destroy_job(job *job) {
     free(job);
 }
 
-/* Without room in the queue the batch is dropped. It lies in the shared buffer, which is then held, or is copied. Only
- * one thread adds to each queue. */
+/* Adds a job; a packet without room in the queue is dropped. A packet in a shared buffer holds the buffer; others are
+ * copied. Only one thread adds to each queue. */
 static void add_job(checkpoint_thread *thread, queue *queue, shared_bytes *bytes, span batch, const char *address) {
     pthread_mutex_lock(&thread->lock);
     bool room = has_room(queue, batch.size);
@@ -112,7 +112,7 @@ static void say_trouble(checkpoint_thread *thread, const char *text) {
 
 static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
 
-/* Before the controller and the requester of the checkpoint hear of it. */
+/* Called before the controller and the requester are informed of a complete checkpoint. */
 static void on_whole(void *context, const checkpoint_store *store) {
     checkpoint_thread *thread = context;
     int64_t written_us = clock_wall_us(thread->clock);
@@ -149,7 +149,7 @@ static mr_status decode(void *context, span file, buffer *shard) { return snapsh
 
 static const checkpoint_store_format format = {.ending = CHECKPOINT_THREAD_ENDING, .encode = encode, .decode = decode};
 
-/* Damage is reported when it is found. */
+/* Reports damage when it is found. */
 static void tell_damage(checkpoint_thread *thread) {
     bool damaged = checkpoint_store_check(thread->store) != MR_OK;
     if (!damaged || (thread->damage != NULL && strcmp(thread->damage, mr_last_error()) == 0)) return;
@@ -158,7 +158,7 @@ static void tell_damage(checkpoint_thread *thread) {
     say_trouble(thread, thread->damage);
 }
 
-/* The next packet; NULL: a tick is due, or the thread ends. With the lock. */
+/* Next packet; NULL: a tick is due, or the thread ends. The caller has the lock. */
 static job *wait_for_job(checkpoint_thread *thread) {
     int64_t next_us = checkpoint_store_next_us(thread->store);
     const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
@@ -168,7 +168,7 @@ static job *wait_for_job(checkpoint_thread *thread) {
     return job;
 }
 
-/* One packet, or none, and the due ticks. */
+/* Handles a packet, or none, and due ticks. */
 static void work(checkpoint_thread *thread, job *job) {
     if (job != NULL) checkpoint_store_take_bytes(thread->store, job->batch, job->bytes);
     int64_t now_us = clock_now_us(thread->clock);
@@ -198,7 +198,7 @@ static void *keep(void *argument) {
     return NULL;
 }
 
-/* ---- The loop's side. */
+/* ---- Interface of the loop's thread. */
 
 static job *take_locked(checkpoint_thread *thread, queue *queue) {
     pthread_mutex_lock(&thread->lock);
@@ -243,7 +243,7 @@ void checkpoint_thread_tick(checkpoint_thread *thread) {
     hand_over(thread);
 }
 
-/* Takes cluster maps, and otherwise only messages that a checkpoint store answers. */
+/* Whether a checkpoint store handles the packet: cluster maps, and messages that it answers. */
 static bool is_for_checkpoints(span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
@@ -267,7 +267,7 @@ void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
     shared_bytes *before = thread->tables;
     thread->tables = bytes;
     pthread_mutex_unlock(&thread->lock);
-    shared_bytes_unref(before); /* the thread has not taken it */
+    shared_bytes_unref(before); /* an earlier catalog that the thread has not taken */
 }
 
 checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
@@ -278,7 +278,7 @@ checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
     return look;
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 static void queue_init(queue *queue, size_t bytes_max) {
     *queue = (struct queue){.bytes_max = bytes_max == 0 ? CHECKPOINT_THREAD_BYTES_MAX : bytes_max};

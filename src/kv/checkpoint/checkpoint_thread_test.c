@@ -1,4 +1,4 @@
-/* checkpoint_thread_test.c — a disk that hangs, is full or is not there holds up nobody but the checkpoint. */
+/* checkpoint_thread_test.c — a disk that hangs, is full or is missing affects only the checkpoints. */
 #include "kv/checkpoint/checkpoint_thread.h"
 
 #include <semaphore.h>
@@ -25,19 +25,19 @@ typedef struct world {
     char folder[TEMP_DIR_FOLDER_MAX];
     disk real;
     _Atomic bool hangs, full;
-    _Atomic int waiting; /* in a sync that hangs */
+    _Atomic int waiting; /* calls in a hanging sync */
     sem_t go;
     event_loop *loop;
     event_loop_timer *timer;
-    unsigned turns; /* of the loop's timer */
+    unsigned turns; /* calls of the loop's timer */
     checkpoint_thread *thread;
     message_recorder recorder;
-    size_t saved; /* of all that was said */
+    size_t saved; /* messages recorded so far */
     char trouble[256];
     bool relieved;
 } world;
 
-/* ---- A disk that hangs when it is told to, or is full. */
+/* ---- A disk that hangs on demand, or is full. */
 
 static mr_status on_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
     world *world = self;
@@ -77,7 +77,7 @@ static const disk_ops ops = {.name = "slow",
                              .rename = on_rename,
                              .remove = on_remove};
 
-/* ---- A loop that has a checkpoint thread. */
+/* ---- A loop with a checkpoint thread. */
 
 static void on_send(void *context, const char *address, shared_bytes *message) {
     world *world = context;
@@ -152,7 +152,7 @@ static int setup(void **state) {
     checkpoint_thread_options options = {
         .address = "depot", .controller = "d", .disk = {&ops, world}, .clock = clock_real(), .bytes_max = 5 * SHARD};
     assert_int_equal(checkpoint_thread_open(world->loop, &options, &host, world, &world->thread), MR_OK);
-    UNTIL(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE) != 0); /* it has read its disk */
+    UNTIL(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE) != 0); /* the store has read its disk */
     hear_map(world);
     *state = world;
     return 0;
@@ -187,7 +187,8 @@ static void cuts_become_a_checkpoint(void **state) {
     cut(world, 3, 0);
     cut(world, 3, 1);
     UNTIL(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 3) == 1);
-    assert_int_equal(checkpoint_thread_look_at(world->thread).newest, 3); /* when somebody is told of it, it is there */
+    /* the checkpoint exists before it is reported */
+    assert_int_equal(checkpoint_thread_look_at(world->thread).newest, 3);
     assert_in_range(checkpoint_thread_look_at(world->thread).written_us, before_us, clock_wall_us(clock_real()));
     UNTIL(world->relieved);
     UNTIL(world->saved == 2);
@@ -198,7 +199,7 @@ static void cuts_become_a_checkpoint(void **state) {
     assert_string_equal(world->trouble, "");
 }
 
-/* The loop turns while a sync hangs, and nothing is called saved, or whole, before it has ended. */
+/* The loop runs while a sync hangs, and no snapshot is reported as saved before the sync has ended. */
 static void a_hanging_disk_does_not_block_the_loop(void **state) {
     world *world = *state;
     world->hangs = true;
@@ -213,7 +214,7 @@ static void a_hanging_disk_does_not_block_the_loop(void **state) {
     UNTIL(checkpoint_thread_look_at(world->thread).newest == 3);
 }
 
-/* What is more than there is room for is lost, as a control message may be, and comes again. */
+/* Jobs beyond the limit are lost, like messages, and are repeated. */
 static void jobs_waiting_for_the_disk_are_bounded(void **state) {
     world *world = *state;
     world->hangs = true;
@@ -242,7 +243,7 @@ static void a_full_disk_is_told_and_tried_again(void **state) {
     UNTIL(checkpoint_thread_look_at(world->thread).newest == 3 && world->relieved);
 }
 
-/* It closes when what is under way is over; what waits is dropped. */
+/* Closing waits for the current write and drops waiting jobs. */
 static void it_ends_while_the_disk_is_slow(void **state) {
     world *world = *state;
     world->hangs = true;

@@ -20,7 +20,7 @@ static size_t item_of(const table_schema *schema) { return safetensors_item(snap
 
 typedef struct maker {
     safetensors list;
-    void **memory; /* owned: new columns */
+    void **memory; /* owned: memory of new columns */
     size_t count;
     const table_catalog *catalog;
 } maker;
@@ -108,8 +108,7 @@ static bool split_vectors(maker *maker, const char *table, const table_schema *s
     return reader_left(&reader) == 0;
 }
 
-/* The name of an array of a block: the first has the values, then the previous version, if there is one, then the state
- * of the optimizer. */
+/* Name of an array of a block: first the values, then the previous version if kept, then the optimizer state. */
 static const char *part_name(uint32_t part, bool keeps, char room[20]) {
     if (part <= (uint32_t)keeps) return part == 0 ? "values" : "before";
     snprintf(room, 20, "state-%u", part - 1 - keeps);
@@ -127,14 +126,14 @@ static const char *array_name(const maker *maker, const table_schema *schema, ui
     return room;
 }
 
-/* Once for each array. */
+/* Adds the name of an array, once per array. */
 static void say_array(maker *maker, uint32_t index, uint32_t array, const char *name) {
     name_text key;
     snprintf(key, sizeof key, "table.%u.array.%u", index, array);
     if (safetensors_text_of(&maker->list, key) == NULL) safetensors_say(&maker->list, key, name);
 }
 
-/* Names and shapes, as far as they are known: for readers of the file. */
+/* Adds known names and shapes of arrays, for readers of the file. */
 static void say_arrays(maker *maker, uint32_t index, const table_catalog_table *table) {
     for (uint32_t i = 0; table != NULL && i < table->array_count; i++) {
         const table_catalog_array *array = &table->arrays[i];
@@ -165,7 +164,8 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
         memcpy(heads + (size_t)i * SNAPSHOT_READER_BLOCK, head, SNAPSHOT_READER_BLOCK);
         memcpy(place, head, sizeof place);
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
-        if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false; /* no bytes bound it: they may be empty */
+        /* checked explicitly: empty arrays need no bytes */
+        if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false;
         const char *array = array_name(maker, schema, place[0], unnamed);
         say_array(maker, index, place[0], array);
         for (uint32_t part = 0; part < arrays; part++) {
@@ -180,7 +180,7 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
     return reader_left(&reader) == 0;
 }
 
-/* Of the entries that there are, the bytes. */
+/* The bytes of an undo log's entries. */
 static const uint8_t *read_undo(reader *reader, size_t item, size_t *size) {
     const uint8_t *from = reader->at;
     for (uint32_t count = reader_u32(reader); count > 0 && !reader->failed; count--) {
@@ -262,7 +262,7 @@ static void say_slot(maker *maker, uint32_t slot) {
     safetensors_say(&maker->list, "slot", text);
 }
 
-/* The file must read back as the same bytes: else the snapshot is one tensor. */
+/* Whether the file decodes to the same bytes; otherwise the snapshot is stored as one tensor. */
 static bool reads_back(const buffer *file, span shard) {
     buffer again;
     buffer_init(&again, shard.size + 1);
@@ -291,7 +291,7 @@ mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *c
 typedef struct joiner {
     snapshot_reader reader;
     buffer *out;
-    mr_status status; /* of the first failure */
+    mr_status status; /* first failure */
 } joiner;
 
 static void put(joiner *joiner, const void *bytes, size_t size) {
@@ -351,7 +351,7 @@ static void join_blocks(joiner *joiner, const snapshot_table *table) {
     }
 }
 
-/* The size of the content precedes it. */
+/* Appends the content of a table, preceded by its size. */
 static void join_content(joiner *joiner, const snapshot_table *table) {
     size_t at = joiner->out->size;
     uint64_t size = 0;

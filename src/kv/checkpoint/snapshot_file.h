@@ -5,23 +5,22 @@
  *   tensor                               dtype  content
  *   -----------------------------------  -----  -----------------------------------------------------------------------
  *   .slot/version, .slot/checkpoint      U64    the slot's version, the last checkpoint
- *   .slot/clock                          U64    by rank: the seq that was applied last
- *   .slot/rounds                         U8     frozen ranks, and the members of the round before
- *   .slot/values                         U8     values that are no tables: those of the round state
+ *   .slot/clock                          U64    by rank: the last applied seq
+ *   .slot/rounds                         U8     frozen ranks, and the members of the previous round
+ *   .slot/values                         U8     values other than tables: those of the round state
  *   .shelf/head                          U8     whether versions are kept, ids of dropped tables
  *   TABLE/definition, TABLE/head         U8     table_schema.h; version and counters, as in engine_snapshot.c
  *   TABLE/keys, /seen, /touches          U64, U32, U32   of a sparse table, in the order of their hashes
  *   TABLE/values, TABLE/state            F32 or I64, U8  of the keys that have rows: [rows, dim], [rows, bytes]
- *   TABLE/keys, /lengths, /values        U64, U32, F32 or I64   of vectors, one behind the other
- *   TABLE/ARRAY/BLOCK/values             F32 or I64   of a dense table; /before: a version earlier; /state-0 …: F32
+ *   TABLE/keys, /lengths, /values        U64, U32, F32 or I64   of vectors, concatenated
+ *   TABLE/ARRAY/BLOCK/values             F32 or I64   of a dense table; /before: previous version; /state-0 …: F32
  *   TABLE/blocks, TABLE/piece            U8     the heads of blocks, or of the rows
  *   TABLE/undo                           U8     previous values of the last change's keys (undo_log.h)
  *
- * Texts of the file: "format" (SNAPSHOT_FILE_FORMAT), "slot", "tables" (how many), and for the table i "table.i" (its
- * name), "table.i.array.k" and "table.i.shape.k" (the name of the array k, and its shape, as in "8x5").
+ * Texts of the file: "format" (SNAPSHOT_FILE_FORMAT), "slot", "tables" (their number), and for the table i "table.i"
+ * (its name), "table.i.array.k" and "table.i.shape.k" (the name of the array k, and its shape, as in "8x5").
  *
- * Reading the file back gives the same bytes. A snapshot that cannot be split so that it does is one tensor,
- * .slot/shard.
+ * Decoding the file gives the same bytes. A snapshot for which that does not hold is stored as one tensor, .slot/shard.
  *
  * Pure. */
 #pragma once
@@ -29,10 +28,13 @@
 #include "kv/control/table_catalog.h"
 
 #define SNAPSHOT_FILE_NAME "miniray slot "
-/* another number is another format of checkpoints, too: CHECKPOINT_STORE_MAGIC */
+/* Another number also needs another CHECKPOINT_STORE_MAGIC. */
 #define SNAPSHOT_FILE_FORMAT SNAPSHOT_FILE_NAME "1"
 
-/* The catalog gives names; a table that is not in it is called "table-ID". MR_NOMEM, MR_TOO_LARGE. */
+/* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". MR_NOMEM,
+ * MR_TOO_LARGE. */
 MR_MUST mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, buffer *out);
-MR_MUST mr_status snapshot_file_check(const safetensors *list); /* MR_CORRUPT: not of a slot, or of another format */
-MR_MUST mr_status snapshot_file_decode(span file, buffer *out); /* the snapshot. MR_CORRUPT, and the error says why */
+/* MR_CORRUPT: not a slot snapshot, or of another format */
+MR_MUST mr_status snapshot_file_check(const safetensors *list);
+/* decodes to a snapshot. MR_CORRUPT; the error has the cause */
+MR_MUST mr_status snapshot_file_decode(span file, buffer *out);

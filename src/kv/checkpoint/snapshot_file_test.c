@@ -1,4 +1,4 @@
-/* snapshot_file_test.c — a slot's shard becomes a safetensors file that others read, and comes back byte for byte. */
+/* snapshot_file_test.c — a slot snapshot becomes a readable safetensors file, which decodes to the same bytes. */
 #include "kv/checkpoint/snapshot_file.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static void tables_are_tensors(void **state) {
         tensor(&list, "net/b/1/2/values", SAFETENSORS_F32, 4);
         tensor(&list, "net/b/1/2/state-0", SAFETENSORS_F32, 4);
         assert_int_equal(safetensors_find(&list, "net/b/1/2/before") != NULL, keeps);
-        tensor(&list, "table-4/values", SAFETENSORS_F32, 1); /* of two keys one has a row */
+        tensor(&list, "table-4/values", SAFETENSORS_F32, 1); /* one of two keys has a row */
         tensor(&list, "table-4/keys", SAFETENSORS_U64, 2);
         const uint64_t *keys = (const void *)tensor(&list, "words/keys", SAFETENSORS_U64, 2)->data.data;
         assert_true(keys[0] == 3 && keys[1] == 1000000007);
@@ -79,7 +79,7 @@ static void an_opaque_state_is_stored_as_one_tensor(void **state) {
     shared_bytes *round_state = snapshot_fixture_shard(span_of("who is in", 9)),
                  *torn = snapshot_fixture_shard_of_tables(true);
     comes_back(round_state, &none, &file);
-    shared_bytes_room(torn)[shared_bytes_bytes(torn).size / 2] ^= 0x55; /* whatever that makes of it */
+    shared_bytes_room(torn)[shared_bytes_bytes(torn).size / 2] ^= 0x55; /* any result of the decoder is fine */
     comes_back(torn, &none, &file);
     shared_bytes_unref(round_state);
     shared_bytes_unref(torn);
@@ -94,16 +94,16 @@ static void a_file_that_is_no_snapshot_is_refused(void **state) {
     assert_int_equal(snapshot_file_decode(span_of("noise", 5), &shard), MR_CORRUPT);
     safetensors_add(&list, "a", SAFETENSORS_U8, (uint64_t[]){1}, 1, "a");
     assert_int_equal(safetensors_write(&list, &file), MR_OK);
-    assert_int_equal(snapshot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* no format */
+    assert_int_equal(snapshot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* no format number */
     safetensors_say(&list, "format", SNAPSHOT_FILE_FORMAT);
     assert_int_equal(safetensors_write(&list, &file), MR_OK);
-    assert_int_equal(snapshot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* and nothing in it */
+    assert_int_equal(snapshot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* no tensors */
     safetensors_fini(&list);
     buffer_fini(&file);
     buffer_fini(&shard);
 }
 
-/* Another program, which knows the format from its description only. */
+/* Another program, written from the description of the format, reads the file. */
 static void another_reader_sees_the_same(void **state) {
     const char *source = getenv("MINIRAY_TEST_SOURCE");
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 32], command[512], line[256];

@@ -29,7 +29,7 @@ span snapshot_reader_find(const snapshot_reader *reader, mr_status *status, safe
     return good ? found->data : (span){0};
 }
 
-/* The head of the engine: there are as many tables as it says. */
+/* Reads the head of the engine, and checks the number of tables. */
 static mr_status read_engine(snapshot_reader *look, const char *tables) {
     mr_status status = MR_OK;
     span head = snapshot_reader_find(look, &status, SAFETENSORS_U8, UINT64_MAX, ".shelf/head");

@@ -1,5 +1,4 @@
-/* snapshot_reader_test.c — the file of a slot is looked at: tables, rows, vectors, blocks, shapes; and whatever is not
- * there, or does not fit, is told. */
+/* snapshot_reader_test.c — tables, rows, vectors, blocks and shapes of a slot's file; missing or malformed parts. */
 #include "kv/checkpoint/snapshot_reader.h"
 
 #include <setjmp.h>
@@ -52,7 +51,7 @@ static void tables_are_shown(void **state) {
         assert_true(words.rows == 2 && words.bytes == 6 * sizeof(float) && words.lengths.size == 2 * 4);
         assert_string_equal(net.name, "net");
         assert_true(net.rows == 4 && net.bytes == 4 * sizeof(float) && net.blocks == 1 && net.values.size == 0);
-        assert_string_equal(last.name, "table-4"); /* the catalog does not have it */
+        assert_string_equal(last.name, "table-4"); /* the catalog does not have the table */
         assert_true(last.rows == 1 && last.keys.size == 2 * 8 && last.touches.size == 2 * 4);
         snapshot_reader_close(&reader);
         buffer_fini(&file);
@@ -60,7 +59,8 @@ static void tables_are_shown(void **state) {
 }
 
 static void blocks_are_shown(void **state) {
-    static const float values[] = {1, 2, 3, 4}; /* what was pushed, with momentum's first step and the default rate */
+    /* pushed values, after the first step of momentum with the default rate */
+    static const float values[] = {1, 2, 3, 4};
     buffer file = file_of(false);
     snapshot_reader reader = look_at(&file);
     snapshot_table net = table_of(&reader, 2), users = table_of(&reader, 0);
@@ -76,7 +76,7 @@ static void blocks_are_shown(void **state) {
         memcpy(&value, block.values.data + i * sizeof value, sizeof value);
         assert_true(value == -0.01f * values[i]);
     }
-    assert_string_equal(snapshot_reader_array(&reader, &net, 0), "w"); /* nobody has pushed to it */
+    assert_string_equal(snapshot_reader_array(&reader, &net, 0), "w"); /* the array has no push */
     assert_string_equal(snapshot_reader_array(&reader, &net, 1), "b/1");
     assert_null(snapshot_reader_array(&reader, &net, 2));
     assert_null(snapshot_reader_array(&reader, &users, 0));
@@ -85,7 +85,8 @@ static void blocks_are_shown(void **state) {
     assert_false(snapshot_reader_shape(&reader, &net, 2, shape, &dims));
     assert_int_equal(snapshot_reader_dtype(&net.schema), SAFETENSORS_F32);
     assert_int_equal(snapshot_reader_dtype(&(table_schema){.dtype = MR_I64}), SAFETENSORS_I64);
-    assert_int_equal(snapshot_reader_dtype(&(table_schema){.dtype = MR_BF16}), SAFETENSORS_F32); /* as it is kept */
+    /* dtype of the stored values */
+    assert_int_equal(snapshot_reader_dtype(&(table_schema){.dtype = MR_BF16}), SAFETENSORS_F32);
     snapshot_reader_close(&reader);
     buffer_fini(&file);
 }
@@ -93,7 +94,7 @@ static void blocks_are_shown(void **state) {
 static void a_snapshot_without_tables_lists_none(void **state) {
     const table_catalog none = {0};
     static const char *const values[] = {"who is in", "noise"};
-    for (int i = 0; i < 2; i++) { /* values that are no tables; a shard that is none */
+    for (int i = 0; i < 2; i++) { /* a slot without an engine; a malformed snapshot */
         shared_bytes *shard =
             i == 0 ? snapshot_fixture_shard(span_of(values[0], 9)) : shared_bytes_copy(span_of(values[1], 5));
         snapshot_table table;
@@ -109,7 +110,7 @@ static void a_snapshot_without_tables_lists_none(void **state) {
     }
 }
 
-/* The same file with one tensor less, or another one in its place; or another text. */
+/* The file without a tensor, or with another tensor or text in its place. */
 static void change(const buffer *file, const char *name, const safetensor *instead, const char *text, buffer *out) {
     safetensors list, changed = {0};
     assert_int_equal(safetensors_read(span_of(file->data, file->size), &list), MR_OK);
@@ -134,7 +135,7 @@ static void change(const buffer *file, const char *name, const safetensor *inste
     safetensors_fini(&changed);
 }
 
-/* Opens, or does not; and if it does one of its tables cannot be shown. */
+/* The file does not open, or one of its tables cannot be read. */
 static bool is_refused(const buffer *file) {
     snapshot_reader reader;
     snapshot_table table;
@@ -165,14 +166,14 @@ static void damage_is_told(void **state) {
     }
     change(&file, "users/keys", &none, NULL, &changed); /* another dtype */
     assert_true(is_refused(&changed));
-    change(&file, "users/keys", &one, NULL, &changed); /* fewer keys than there are rows */
+    change(&file, "users/keys", &one, NULL, &changed); /* fewer keys than rows */
     assert_true(is_refused(&changed));
-    change(&file, "words/lengths", &number, NULL, &changed); /* vectors of another length */
+    change(&file, "words/lengths", &number, NULL, &changed); /* other lengths of vectors */
     assert_true(is_refused(&changed));
     change(&file, "format", NULL, "miniray slot 0", &changed);
     assert_true(is_refused(&changed));
     assert_non_null(strstr(mr_last_error(), "miniray slot 0"));
-    change(&file, "tables", NULL, "1000000", &changed); /* more than there are tensors */
+    change(&file, "tables", NULL, "1000000", &changed); /* more tables than tensors */
     assert_true(is_refused(&changed));
     change(&file, "tables", NULL, "3x", &changed);
     assert_true(is_refused(&changed));
@@ -183,7 +184,7 @@ static void damage_is_told(void **state) {
 static void shapes_are_read_or_are_none(void **state) {
     static const struct {
         const char *text;
-        uint32_t dims; /* UINT32_MAX: it is none */
+        uint32_t dims; /* UINT32_MAX: not a shape */
     } cases[] = {{"12", 1}, {"3x4", 2}, {"", 0}, {"3xx4", UINT32_MAX}, {"x", UINT32_MAX}, {"3 by 4", UINT32_MAX}};
     buffer file = file_of(false), changed;
     buffer_init(&changed, LIMIT);

@@ -29,7 +29,7 @@ typedef struct looker {
     mr_ps_processes *process_table;
     mr_ps_overview *overview;
     uint64_t checkpoint;
-    char trouble[256]; /* why there is none yet; "": under way */
+    char trouble[256]; /* why there is no answer yet; "": under way */
 } looker;
 
 static mr_ps_slot slot_of(const cluster_map_slot *slot) {
@@ -100,7 +100,7 @@ static mr_ps_process process_of(const process_table_line *line) {
     return out;
 }
 
-/* Page by page; the next one is asked for at once. */
+/* The answer has pages; each page is requested when the previous one has arrived. */
 static void take_page(looker *looker, const control_message *message) {
     mr_ps_processes *process_table = looker->process_table;
     process_table_reading reading;
@@ -145,7 +145,7 @@ static void tick(void *context, int64_t now_us) {
                    (span){0});
 }
 
-/* Asks until it is answered. */
+/* Repeats the question until the scheduler answers. */
 static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
     static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
     char address[DMLC_ADDRESS_MAX];

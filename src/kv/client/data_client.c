@@ -14,22 +14,22 @@
 struct data_client {
     data_client_options options;
     group_consumer *consumer;
-    incarnation_acquire *acquire; /* NULL: never removed from the group */
-    uint64_t incarnation;         /* 0: the process holds no rank, or takes another incarnation */
-    bool rests;                   /* it does not join before a batch is asked for */
-    bool leaves;                  /* the batches of `left` and later steps are to be handed back; once set it stays */
+    incarnation_acquire *acquire; /* for an incarnation after a removal from the group; NULL: never removed */
+    uint64_t incarnation;         /* 0: the process holds no rank, or acquires another incarnation */
+    bool rests;                   /* the client does not join the group before a batch is asked for */
+    bool leaves; /* the batches of `left` and later steps are to be handed back; cleared when none is claimed */
     uint64_t left;
-    uint64_t birth, origin, begun; /* of the rank's generation; as of data_client_resume */
+    uint64_t birth, origin, begun; /* of the last data_client_resume: the map's birth and origin, and `begun` */
     bool rounds, ready;
     low_watermark watermark;
     skipped_steps skipped;
-    bool told;         /* it knows from which step on its steps are known */
-    uint32_t window;   /* steps that it wants to have claimed ahead */
-    bool fed, starves; /* it had a batch; then a step had none */
+    bool told;         /* `skipped.since` is set */
+    uint32_t window;   /* steps to claim ahead */
+    bool fed, starves; /* the client had a batch; later a step had none */
     int64_t now_us, mark_us;
 };
 
-/* ---- As a group consumer. */
+/* ---- Group consumer. */
 
 static void send_message(void *context, const char *address, const control_message *message) {
     data_client *client = context;
@@ -42,7 +42,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
     group_consumer_begin(client->consumer, incarnation, client->now_us);
 }
 
-/* A living client was removed: it was silent for too long, or rested. */
+/* The client was removed from the group, because it was silent for too long or rested. */
 static void acquire_incarnation(data_client *client) {
     uint64_t known = client->incarnation;
     client->incarnation = 0;
@@ -52,7 +52,7 @@ static void acquire_incarnation(data_client *client) {
     incarnation_acquire_again(client->acquire, known, client->now_us);
 }
 
-/* Nothing is known of steps to which an earlier process of this rank may have pushed. */
+/* Sets the first step whose pushes are all of this process; the state of earlier steps is unknown. */
 static void learn_since(data_client *client, const consumer_group *group) {
     if (client->told || !client->ready) return;
     bool fresh = batch_claims_granted(&group->claims, client->options.rank) == 0;
@@ -60,11 +60,12 @@ static void learn_since(data_client *client, const consumer_group *group) {
     client->told = true;
 }
 
-/* Pending claims are granted first: then it is known what there is to hand back. */
+/* Waits until pending claims are granted: then the batches to hand back are known. */
 static void say_leave(data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     uint32_t rank = client->options.rank;
-    uint64_t step = client->left > client->skipped.since ? client->left : client->skipped.since; /* else: unknown */
+    /* the state of earlier steps is unknown */
+    uint64_t step = client->left > client->skipped.since ? client->left : client->skipped.since;
     const consumer_group_wish *open = group_consumer_wish_of(client->consumer, rank);
     if (open != NULL && open->count != 0) return;
     client->leaves = batch_claims_any(&group->claims, rank, step, UINT64_MAX);
@@ -144,7 +145,7 @@ void data_client_resume(data_client *client, const cluster_map *map, uint64_t st
     client->begun = begun;
     client->ready = true;
     if (is_in(client)) learn_since(client, group_consumer_group(client->consumer));
-    /* its message may be on its way, and no step has begun meanwhile */
+    /* the message may be in flight, and no step has begun meanwhile */
     if (client->leaves && is_in(client)) say_leave(client);
 }
 
@@ -152,7 +153,7 @@ void data_client_miss(data_client *client, uint64_t from, uint64_t to) {
     if (client != NULL) skipped_steps_add(&client->skipped, from, to);
 }
 
-/* ---- Steps that are over. */
+/* ---- Ended steps. */
 
 static bool asks(const data_client *client) { return client->ready && client->incarnation != 0 && !client->rests; }
 
@@ -170,7 +171,7 @@ static batch_claims_past past_of(const data_client *client) {
     return skipped_steps_past(&client->skipped, said, client->watermark.over);
 }
 
-/* Missed steps are reported at once, the rest with the next claim. */
+/* Reports missed steps at once; other ended steps are reported with the next claim. */
 static void hand_back(data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     uint64_t said = batch_claims_over(&group->claims, client->options.rank);
@@ -181,7 +182,7 @@ static void hand_back(data_client *client) {
         (void)group_consumer_wish(client->consumer, &wish);
 }
 
-/* ---- Interface to its host. */
+/* ---- Interface to the host. */
 
 bool data_client_take(data_client *client, const control_message *message) {
     if (message->kind == CONTROL_MARKED) {
@@ -210,7 +211,7 @@ void data_client_tick(data_client *client, int64_t now_us) {
 
 /* ---- Batches. */
 
-/* The first step from this one on without a batch, at most so many behind it. */
+/* First step at or behind this one without a batch, at most `most` steps ahead. */
 static uint64_t first_free(const batch_claims *claims, uint32_t rank, uint64_t step, uint64_t most) {
     const batch_claim *claim;
     uint64_t next = step;
@@ -219,7 +220,7 @@ static uint64_t first_free(const batch_claims *claims, uint32_t rank, uint64_t s
     return next;
 }
 
-/* Half of what this worker would get of the rest of the epoch, in steps. */
+/* Half of this worker's share of the rest of the epoch, in steps. */
 static uint64_t share(const consumer_group *group, uint64_t batch) {
     uint64_t items = 0;
     size_t workers = consumer_group_group(group, CONSUMER_GROUP_WORKER);

@@ -10,11 +10,11 @@
  *      ▲                                            │                                                        │
  *      └────────────────────────────────────────────┴────────────────── data_client_piece ◄────── rests ◄───────┘
  *
- * The scheduler tells which steps are over and may be forgotten (ps/low_watermark.h); batches of those steps that the
- * rank missed (skipped_steps.h) go to other ranks. A living data client that was removed from the consumer group comes
- * back with another incarnation.
+ * The scheduler reports the low watermark: the steps below it are never replayed (ps/low_watermark.h). Batches of those
+ * steps that the rank missed (skipped_steps.h) go to other ranks. A living data client that was removed from the
+ * consumer group joins it again with another incarnation.
  *
- * Threads     that of its host's loop. */
+ * Threads     the one that runs the host's event loop. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/group_consumer.h"
@@ -22,12 +22,13 @@
 #include "kv/control/dataset_spec.h"
 #include "ps/cluster_map.h"
 
-#define DATA_CLIENT_MARK_US INT64_C(300000) /* interval of its question which steps are over */
-enum { DATA_CLIENT_STEPS_LEAST = 4, DATA_CLIENT_STEPS_MOST = 1 << 14 }; /* claimed at once */
+#define DATA_CLIENT_MARK_US INT64_C(300000) /* interval between its queries for the low watermark */
+/* batches of so many steps are claimed at once */
+enum { DATA_CLIENT_STEPS_LEAST = 4, DATA_CLIENT_STEPS_MOST = 1 << 14 };
 
 typedef struct data_client_options {
     uint32_t rank;
-    const char *address, *scheduler; /* borrowed for its life */
+    const char *address, *scheduler; /* borrowed until data_client_destroy */
     metadata_store store;
     rng *rng;
     dataset_spec spec; /* moved */
@@ -39,28 +40,29 @@ typedef struct data_client_options {
 typedef struct data_client data_client;
 
 data_client *data_client_create(const data_client_options *options);
-void data_client_destroy(data_client *client); /* cancels its requests to the metadata store; NULL: no-op */
+void data_client_destroy(data_client *client); /* cancels the client's requests to the metadata store; NULL: no-op */
 
-/* ---- Events of its rank. NULL: no-op. */
+/* ---- Events of the rank. A NULL client: no-op. */
 
 void data_client_begin(data_client *client, uint64_t incarnation, int64_t now_us); /* this process holds the rank */
-void data_client_end(data_client *client);                                         /* no longer */
-/* The rank goes on with this step, in this generation; an earlier process of the rank may have begun steps before
+void data_client_end(data_client *client); /* this process no longer holds the rank */
+/* The rank continues with `step`, in the map's generation. An earlier process of the rank may have begun steps before
  * `begun`. */
 void data_client_resume(data_client *client, const cluster_map *map, uint64_t step, uint64_t begun);
 void data_client_miss(data_client *client, uint64_t from, uint64_t to); /* steps from … to - 1 ended without the rank */
 
-bool data_client_take(data_client *client, const control_message *message); /* false: not for it */
+/* false: the message is not for a data client */
+bool data_client_take(data_client *client, const control_message *message);
 int64_t data_client_next_us(const data_client *client);
 void data_client_tick(data_client *client, int64_t now_us);
 
-/* ---- For its program. */
+/* ---- Interface to the program. */
 
-/* The batch of the step, with `batch` items if it is not claimed yet. MR_BUSY: not yet, and the error says why.
- * MR_STALE: it is forgotten, since no process was to replay the step. MR_CORRUPT. */
+/* Batch of the step; a batch that is not claimed yet gets `batch` items. MR_BUSY: not claimed yet; the error names the
+ * cause. MR_STALE: the claim is deleted, because the step is below the low watermark. MR_CORRUPT. */
 mr_status data_client_piece(data_client *client, uint64_t step, uint64_t batch, int64_t now_us,
                             batch_claims_piece *out);
 
-/* Hands back the batches of the steps from this one on: none of them was begun. The client then rests. */
+/* Hands back the batches of `step` and all later steps, none of which has begun. The client then rests. */
 void data_client_leave(data_client *client, uint64_t step, int64_t now_us);
 mr_status data_client_left(const data_client *client); /* MR_BUSY: not decided yet */

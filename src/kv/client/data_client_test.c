@@ -1,5 +1,5 @@
-/* data_client_test.c — a feed and a group leader, with a metadata store that answers at once: pieces for steps, what
- * comes back. */
+/* data_client_test.c — data client with a group leader and a metadata store that answers at once: batches of steps, and
+ * handed-back batches. */
 #include "kv/client/data_client.h"
 
 #include <setjmp.h>
@@ -23,9 +23,10 @@ typedef struct world {
     group_leader *leader;
     rng rng;
     int64_t now_us;
-    uint64_t acknowledged, bound, oldest; /* what the scheduler says of checkpoints */
-    bool silent;                          /* the feed says nothing */
-    uint64_t version;                     /* of the metadata store's value */
+    /* the rank's acknowledged steps; bound and oldest checkpoint, as the scheduler reports them */
+    uint64_t acknowledged, bound, oldest;
+    bool silent;      /* the data service does not answer */
+    uint64_t version; /* of the metadata store's value */
     buffer value;
     metadata_store_done_fn *done;
     void *argument;
@@ -155,14 +156,14 @@ static void steps_find_their_pieces_ahead(void **state) {
     for (uint64_t step = 0; step < 40; step++) {
         piece = piece_of(world, step);
         assert_true(has(&piece, 0, step * BATCH, step * BATCH + BATCH));
-        pass(world, 3); /* slower than what is asked for comes */
+        pass(world, 3); /* slower than answers arrive */
     }
     assert_int_equal(data_client_piece(world->client, 40, BATCH, world->now_us, &piece), MR_OK); /* without waiting */
     piece = piece_of(world, 12);
-    assert_true(has(&piece, 0, 48, 52)); /* again the same */
+    assert_true(has(&piece, 0, 48, 52)); /* the same batch again */
 }
 
-/* Steps that come faster than what is asked for: more is asked for at once. */
+/* Steps begin faster than claims are granted: the client claims more at once. */
 static void a_waiting_client_asks_for_more(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
@@ -192,7 +193,7 @@ static void missed_batches_go_to_others_when_they_are_over(void **state) {
     for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
     data_client_miss(world->client, 1, 2);
     world->acknowledged = 3;
-    world->bound = 9; /* a checkpoint was begun that may be without */
+    world->bound = 9; /* a checkpoint was begun that may not contain it */
     pass(world, 10);
     assert_int_equal(claims_of(world)->back_count, 0);
     world->oldest = 10;
@@ -213,17 +214,17 @@ static void a_client_may_leave_and_return(void **state) {
     assert_int_equal(data_client_left(world->client), MR_BUSY);
     pass(world, 4);
     assert_int_equal(data_client_left(world->client), MR_OK);
-    data_client_leave(world->client, 2, world->now_us); /* it has */
+    data_client_leave(world->client, 2, world->now_us); /* the batches were handed back */
     assert_int_equal(data_client_left(world->client), MR_OK);
     assert_false(batch_claims_any(claims_of(world), RANK, 1, UINT64_MAX));
     pass(world, 20);
-    assert_int_equal(group_leader_group(world->leader)->member_count, 0); /* its parts are others' */
+    assert_int_equal(group_leader_group(world->leader)->member_count, 0); /* other members get its shards */
     batch_claims_piece piece = piece_of(world, 5);
     assert_true(has(&piece, 0, BATCH, 2 * BATCH));
     assert_true(group_leader_group(world->leader)->members[0].incarnation > 50);
 }
 
-/* An earlier process may have begun the step, and the one behind it. */
+/* An earlier process may have begun the step and its successor. */
 static void an_immediate_leave_keeps_batches_perhaps_begun(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
@@ -239,7 +240,8 @@ static void an_immediate_leave_keeps_batches_perhaps_begun(void **state) {
     assert_false(batch_claims_any(claims_of(world), RANK, 2, UINT64_MAX));
 }
 
-/* It had said so when everything went back: its word may be on its way, so no step begins before it is decided. */
+/* The client reported its leave before the restart; the report may be in flight, so no step begins before the leave is
+ * decided. */
 static void a_client_that_left_stays_out_after_a_restart_of_the_leader(void **state) {
     world *world = *state;
     batch_claims_piece piece;
@@ -276,11 +278,11 @@ static void a_generation_from_nothing_has_other_pieces(void **state) {
     batch_claims_piece piece;
     resume(world, 7, 0, 0);
     for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
-    resume(world, 9, 4, 1); /* from a checkpoint: the same */
+    resume(world, 9, 4, 1); /* continued from a checkpoint: the same batches */
     piece = piece_of(world, 1);
     assert_true(has(&piece, 0, BATCH, 2 * BATCH));
     resume(world, 12, 0, 0);
-    /* what it knows is over */
+    /* the known low watermark */
     assert_int_equal(data_client_piece(world->client, 0, BATCH, world->now_us, &piece), MR_BUSY);
     for (uint64_t step = 0; step < 3; step++) {
         piece = piece_of(world, step);

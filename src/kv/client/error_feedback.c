@@ -1,7 +1,7 @@
 /* error_feedback.c — see error_feedback.h.
  *
- * The residuals of keys are in a list, the most recently pushed at its end. So the changed entries are its end, and a
- * file to which that end is appended has the same list. */
+ * The residuals of keys are in a list, most recently pushed last. So the changed entries are at the end of the list,
+ * and a file to which they are appended has the same order. */
 #include "kv/client/error_feedback.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/map.h"
 
 enum { PIECE_HEAD = 16, KEY_HEAD = 16, STRETCH_HEAD = 24 };
-enum { STRETCHES = 16 }; /* tracked changes of one array; more are joined into one */
+enum { STRETCHES = 16 }; /* tracked changes of one array; further ones are merged */
 enum { PIECE_KEYS = 1, PIECE_GONE = 2, PIECE_STRETCH = 3 };
 
 typedef struct entry {
@@ -20,18 +20,18 @@ typedef struct entry {
     uint64_t key;
     uint32_t length, room;
     bool changed;
-    bool settled; /* it was there at the last settle */
+    bool settled; /* the entry existed at the last settle */
     float rests[];
 } entry;
 
-typedef struct stretch { /* that has changed */
+typedef struct stretch { /* changed items */
     uint64_t first, end;
 } stretch;
 
 typedef struct array {
-    float *rests; /* owned; NULL: none yet */
+    float *rests; /* owned; NULL: not pushed to yet */
     uint64_t items;
-    bool is_new; /* it was not there at the last settle: all of it has changed */
+    bool is_new; /* the array did not exist at the last settle: all of it is a change */
     stretch changed[STRETCHES];
     size_t changed_count;
 } array;
@@ -39,8 +39,8 @@ typedef struct array {
 struct error_feedback {
     uint32_t table;
     uint64_t bytes_max, bytes, forgotten;
-    map by_key;     /* to entries; owned */
-    list ages;      /* of entries */
+    map by_key;     /* entries; owned */
+    list ages;      /* entries, most recently pushed last */
     uint64_t *gone; /* owned: keys dropped since the last settle */
     size_t gone_count, gone_room;
     array *arrays; /* owned, by number */
@@ -89,7 +89,7 @@ static void remove_entry(error_feedback *feedback, entry *entry) {
     free(entry);
 }
 
-/* Keys dropped since the last settle, of those that were there then. */
+/* Records a dropped key that existed at the last settle. */
 static void say_gone(error_feedback *feedback, uint64_t key) {
     xgrow(&feedback->gone, &feedback->gone_room, feedback->gone_count + 1, sizeof *feedback->gone);
     feedback->gone[feedback->gone_count++] = key;
@@ -100,7 +100,7 @@ static void drop(error_feedback *feedback, entry *entry) {
     remove_entry(feedback, entry);
 }
 
-/* The entry of this key, with room for so many values, new ones 0. NULL: no memory. */
+/* The entry of the key, with room for so many values; new values are 0. NULL: no memory. */
 static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     entry *there = map_get(&feedback->by_key, key);
     if (there != NULL && there->room >= length) return there;
@@ -120,7 +120,7 @@ static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     return made;
 }
 
-/* It is the youngest now. */
+/* Makes the entry the most recently pushed one. */
 static void touch(error_feedback *feedback, entry *entry, uint32_t length, bool changed) {
     if (length > entry->length) entry->length = length;
     entry->changed = changed;
@@ -222,7 +222,7 @@ void error_feedback_clear(error_feedback *feedback, uint32_t array, uint64_t fir
     memset(feedback->arrays[array].rests + first, 0, count * sizeof(float));
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 static size_t padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
@@ -240,7 +240,7 @@ void error_feedback_settle(error_feedback *feedback) {
     }
 }
 
-/* The first entry to be written, their number, and their bytes. */
+/* The first entry to be written, the number of entries, and their bytes. */
 static list *first_of(const error_feedback *feedback, bool all, uint64_t *count, size_t *bytes) {
     list *first = NULL;
     *count = *bytes = 0;
@@ -256,7 +256,7 @@ static list *first_of(const error_feedback *feedback, bool all, uint64_t *count,
 
 typedef void visit_fn(void *context, uint64_t kind, uint64_t count, const void *what, size_t bytes);
 
-typedef struct run { /* of an array, to be written */
+typedef struct run { /* items of an array, to be written */
     uint64_t array, items, first;
     const float *rests;
 } run;
@@ -364,7 +364,7 @@ static bool load_stretch(error_feedback *feedback, reader *reader, uint64_t coun
         return false;
     const uint8_t *rests = reader_bytes(reader, padded(count * sizeof(float)));
     bool there = number < feedback->array_count && feedback->arrays[number].rests != NULL;
-    if (rests == NULL || (!there && count != items)) return false; /* a new array comes as a whole */
+    if (rests == NULL || (!there && count != items)) return false; /* a new array must be complete */
     if (!there && reach_array(feedback, (uint32_t)number, items) != MR_OK) return false;
     array *array = &feedback->arrays[number];
     if (array->items != items) return false;

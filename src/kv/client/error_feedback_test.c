@@ -1,4 +1,4 @@
-/* error_feedback_test.c — rests by key and of arrays, their bound, and that they come back as they were written. */
+/* error_feedback_test.c — residuals of keys and arrays, their limit, and reading what was written. */
 #include "kv/client/error_feedback.h"
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static void a_key_has_what_was_written(void **state) {
     error_feedback_destroy(feedback);
 }
 
-/* A vector that was longer once keeps what is behind the shorter one. */
+/* A vector that becomes shorter keeps the residuals behind its end. */
 static void vectors_grow(void **state) {
     error_feedback *feedback = error_feedback_create(4, ERROR_FEEDBACK_BYTES_MAX);
     const uint64_t key = 5;
@@ -60,7 +60,7 @@ static void the_oldest_are_forgotten(void **state) {
     for (uint64_t key = 0; key < 1000; key++) {
         error_feedback_keys one = rows(&key, 1), first = rows((uint64_t[]){0}, 1);
         error_feedback_write(feedback, &one, rests);
-        error_feedback_write(feedback, &first, rests); /* this one is always young */
+        error_feedback_write(feedback, &first, rests); /* keeps this key recently used */
         assert_true(error_feedback_look_at(feedback).bytes <= 4096);
     }
     error_feedback_look look = error_feedback_look_at(feedback);
@@ -118,7 +118,7 @@ static void do_something(error_feedback *feedback, rng *rng) {
     }
 }
 
-/* What every step has changed, one after the other, is the same as everything; with a bound that is met, too. */
+/* The changes of all steps, read one after the other, equal the whole state, also when the limit is met. */
 static void changes_add_up_to_everything(void **state) {
     for (uint64_t seed = 0; seed < 60; seed++) {
         rng rng;
@@ -135,7 +135,7 @@ static void changes_add_up_to_everything(void **state) {
             assert_true(load(read, bytes, size));
             assert_same(live, read);
             assert_int_equal(error_feedback_size(read, false), 0);
-            if (step % 7 == 6) { /* goes on from everything, by another one */
+            if (step % 7 == 6) { /* continues with a feedback that was read from the whole state */
                 error_feedback_destroy(live);
                 live = read;
                 size = 0;
@@ -158,10 +158,10 @@ static void every_length_is_checked(void **state) {
     size_t size = 0;
     append(live, true, &bytes, &size);
     for (size_t cut = 1; cut < size; cut++) {
-        uint8_t *exact = malloc(cut); /* of exactly the size, for the sanitizer */
+        uint8_t *exact = malloc(cut); /* of the exact size, for the sanitizer */
         memcpy(exact, bytes, cut);
         error_feedback *read = error_feedback_create(7, ERROR_FEEDBACK_BYTES_MAX);
-        (void)load(read, exact, cut); /* false but where a piece ends */
+        (void)load(read, exact, cut); /* true only at the end of a piece */
         error_feedback_destroy(read);
         free(exact);
     }
@@ -189,7 +189,7 @@ static void every_length_is_checked(void **state) {
     error_feedback_destroy(live);
 }
 
-/* Without memory a rest is forgotten, and nothing else is wrong. */
+/* Without memory a residual is dropped, and nothing else changes. */
 static void no_memory(void **state) {
     const float rests[DIM] = {1, 2, 3};
     const uint64_t key = 1;

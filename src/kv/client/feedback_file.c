@@ -26,13 +26,13 @@ struct feedback_file {
     uint64_t bytes_max;
     uint32_t rank;
     uint64_t generation, step; /* of the state; generation 0: none */
-    bool missing;              /* a needed state was missing: to be reported */
+    bool missing;              /* a needed state was missing; feedback_file_of reports it */
     uint64_t begun_empty;
-    error_feedback **feedbacks; /* owned, each too */
+    error_feedback **feedbacks; /* owned, with its elements */
     size_t count;
-    char *path;           /* owned; NULL: nowhere */
-    int file;             /* -1: none yet */
-    uint64_t base, since; /* bytes of its first record, and of the others */
+    char *path;           /* owned; NULL: the feedback is not saved */
+    int file;             /* -1: not open */
+    uint64_t base, since; /* bytes of the first record; bytes of the others */
 };
 
 feedback_file *feedback_file_create(uint64_t bytes_max) {
@@ -80,7 +80,7 @@ static error_feedback *reach(feedback_file *file, uint32_t table) {
 
 /* ---- Writing. */
 
-/* Feedback is worth less than the training: the worker goes on. */
+/* Stops the saving after a file error; the worker continues. */
 static void give_up(feedback_file *file, const char *what) {
     fprintf(stderr, "miniray: the error feedback of rank %u is no longer saved: %s %s: %s\n", file->rank, what,
             file->path, strerror(errno));
@@ -104,7 +104,7 @@ static uint64_t checksum_of(const head *head, span body) {
     return XXH3_64bits_withSeed(body.data, body.size, XXH3_64bits(&plain, sizeof plain));
 }
 
-/* A record of this state. The caller frees *out; 0: no memory. */
+/* Encodes a record of the current state. The caller frees *out. 0: no memory. */
 static size_t make_record(const feedback_file *file, bool whole, uint8_t **out) {
     size_t size = 0;
     uint8_t *memory;
@@ -132,14 +132,14 @@ static bool append(feedback_file *file, bool whole) {
     return good;
 }
 
-/* Another process of the rank has begun a file of its own in its place: this state is outdated. */
+/* False: another process of the rank has replaced the file, so this state is outdated. */
 static bool is_mine(const feedback_file *file) {
     struct stat mine, there;
     return fstat(file->file, &mine) == 0 && stat(file->path, &there) == 0 && mine.st_ino == there.st_ino &&
            mine.st_dev == there.st_dev;
 }
 
-/* A file that begins with this state; the one before it stays, if it is of use. */
+/* Begins a file with the current state; keeps the previous file if it is still needed. */
 static void begin_file(feedback_file *file, bool keeps_old) {
     char *draft = xasprintf("%s.new", file->path), *old = xasprintf("%s.old", file->path);
     close_file(file);
@@ -193,7 +193,7 @@ bool feedback_file_read(feedback_file *feedback_file, span file, uint32_t rank, 
     return found;
 }
 
-/* The rank goes on, and the file is not touched. */
+/* Leaves a file of another format unchanged; the rank continues without saving. */
 static void reject(feedback_file *file, const char *path, uint32_t found) {
     char *object = xasprintf("the feedback file %s", path);
     (void)format_reject(object, found, format_of(FEEDBACK_FILE_MAGIC, FEEDBACK_FILE_MAGIC, sizeof(uint64_t)),
@@ -237,7 +237,8 @@ static bool recall(feedback_file *file) {
 }
 
 void feedback_file_begin(feedback_file *file, uint32_t rank, uint64_t generation, uint64_t step) {
-    if (file->generation == generation && file->rank == rank && file->step == step) return; /* it goes on */
+    /* the current state is the step's */
+    if (file->generation == generation && file->rank == rank && file->step == step) return;
     file->rank = rank;
     file->generation = generation;
     file->step = step;
@@ -246,7 +247,7 @@ void feedback_file_begin(feedback_file *file, uint32_t rank, uint64_t generation
     file->missing = !recall(file) && step != 0;
 }
 
-/* ---- What is in it. */
+/* ---- Interface. */
 
 error_feedback *feedback_file_find(const feedback_file *file, uint32_t table) {
     for (size_t i = 0; i < file->count; i++)

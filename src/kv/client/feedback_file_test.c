@@ -1,4 +1,4 @@
-/* feedback_file_test.c — a rank that is played again has the feedback of its step, or none, and says so. */
+/* feedback_file_test.c — a replayed rank begins with the feedback of its step, or with none and a counted miss. */
 #include "kv/client/feedback_file.h"
 
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void finish(scene *scene) {
     snprintf(old, sizeof old, "%s.old", scene->path);
     unlink(scene->path);
     unlink(old);
-    assert_int_equal(rmdir(scene->folder), 0); /* nothing else is left there */
+    assert_int_equal(rmdir(scene->folder), 0); /* the folder has no other files */
 }
 
 static feedback_file *open_feedback_file(const scene *scene, uint64_t generation, uint64_t step) {
@@ -39,7 +39,7 @@ static feedback_file *open_feedback_file(const scene *scene, uint64_t generation
     return file;
 }
 
-/* What a step does: a function of the step and of what is there. */
+/* Pushes of a step: a function of the step and of the residuals. */
 static void play(feedback_file *file, uint64_t step) {
     rng rng;
     rng_init(&rng, step);
@@ -73,7 +73,8 @@ static void assert_same(feedback_file *one, feedback_file *other) {
     }
 }
 
-/* Dies in each step, before its end and after it; in between the next process plays it again from the beginning. */
+/* The process dies in each step, before and after its end; in between the next process replays the step from its
+ * beginning. */
 static void the_next_process_reads_the_file(void **state) {
     scene scene;
     begin(&scene);
@@ -83,12 +84,12 @@ static void the_next_process_reads_the_file(void **state) {
         feedback_file *dies = open_feedback_file(&scene, GENERATION, step);
         assert_same(dies, reference);
         play(dies, step);
-        feedback_file_destroy(dies); /* before the end: this step is played again */
+        feedback_file_destroy(dies); /* before the end: the step is replayed */
         dies = open_feedback_file(&scene, GENERATION, step);
         assert_same(dies, reference);
         play(dies, step);
         feedback_file_end(dies, step + 1);
-        if (step % 3 == 0) { /* the end was written, but nobody heard of it */
+        if (step % 3 == 0) { /* the end was written, but not reported */
             feedback_file_destroy(dies);
             dies = open_feedback_file(&scene, GENERATION, step);
             assert_same(dies, reference);
@@ -104,7 +105,7 @@ static void the_next_process_reads_the_file(void **state) {
     finish(&scene);
 }
 
-/* The last two states at least, however much a step changes. */
+/* At least the last two states are kept, however large the changes of a step are. */
 static void two_steps_are_kept(void **state) {
     scene scene;
     begin(&scene);
@@ -116,7 +117,7 @@ static void two_steps_are_kept(void **state) {
         assert_int_equal(error_feedback_stretch(feedback_file_of(lives, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
         rests[step] = 1;
         feedback_file_end(lives, step + 1);
-        feedback_file *next = feedback_file_create(0); /* begin_file would write: it only looks */
+        feedback_file *next = feedback_file_create(0); /* only reads; begin_file would write */
         char old[sizeof scene.path + 8];
         snprintf(old, sizeof old, "%s.old", scene.path);
         bool found = false;
@@ -155,19 +156,19 @@ static void a_missing_file_is_reported(void **state) {
     for (int i = 0; i < 2; i++) {
         file = open_feedback_file(&scene, others[i].generation, others[i].step);
         assert_int_equal(feedback_file_look_at(file).bytes, 0);
-        assert_int_equal(feedback_file_look_at(file).begun_empty, 0); /* nobody has asked for any */
+        assert_int_equal(feedback_file_look_at(file).begun_empty, 0); /* no state was needed */
         assert_non_null(feedback_file_of(file, 1));
         assert_int_equal(feedback_file_look_at(file).begun_empty, 1);
         assert_non_null(feedback_file_of(file, 1));
         assert_int_equal(feedback_file_look_at(file).begun_empty, 1);
         feedback_file_destroy(file);
     }
-    file = open_feedback_file(&scene, GENERATION + 9, 0); /* a beginning has none */
+    file = open_feedback_file(&scene, GENERATION + 9, 0); /* the first step needs no state */
     assert_non_null(feedback_file_of(file, 1));
     assert_int_equal(feedback_file_look_at(file).begun_empty, 0);
     play(file, 0);
     feedback_file_end(file, 1);
-    feedback_file_begin(file, RANK, GENERATION + 9, 1); /* goes on */
+    feedback_file_begin(file, RANK, GENERATION + 9, 1); /* continues */
     assert_true(feedback_file_look_at(file).bytes != 0);
     feedback_file_begin(file, RANK, GENERATION + 10, 1); /* another generation */
     assert_int_equal(feedback_file_look_at(file).bytes, 0);
@@ -175,7 +176,7 @@ static void a_missing_file_is_reported(void **state) {
     finish(&scene);
 }
 
-/* The later process's file is not touched by the earlier one. */
+/* The earlier process does not change the later process's file. */
 static void two_play_the_rank(void **state) {
     scene scene;
     begin(&scene);

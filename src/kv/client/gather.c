@@ -8,7 +8,7 @@
 #include "base/assert.h"
 
 typedef struct piece {
-    uint64_t *keys; /* owned: then the values */
+    uint64_t *keys; /* owned: the keys, then the values */
     size_t count;
 } piece;
 

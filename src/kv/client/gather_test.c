@@ -1,4 +1,4 @@
-/* gather_test.c — pieces of a range come in any order, and lie in the order of the keys at the end. */
+/* gather_test.c — answers to a range pull arrive in any order and are written in key order. */
 #include "kv/client/gather.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void begin(scene *scene, size_t room) {
                      MR_OK);
 }
 
-/* Keys from `first` on, each with its number as a value. */
+/* An answer with `count` consecutive keys from `first`; the values are the keys. */
 static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t count) {
     uint64_t keys[ROOM];
     float values[ROOM * DIM];
@@ -45,7 +45,7 @@ static void pieces_come_in_any_order(void **state) {
         scene scene;
         begin(&scene, ROOM);
         for (int k = 0; k < PIECES; k++) {
-            assert_int_equal(scene.count, 99); /* nothing is written before all are there */
+            assert_int_equal(scene.count, 99); /* nothing is written before all answers have arrived */
             assert_true(scene.keys[0] == 0 && scene.values[1] == 0);
             assert_int_equal(take(&scene, orders[i][k], 10 + orders[i][k] * 100, counts[orders[i][k]]), MR_OK);
         }
@@ -96,10 +96,11 @@ static void invalid_ranges_are_refused(void **state) {
     begin(&scene, ROOM);
     wrong[0].op = PAYLOAD_ROWS;
     wrong[1].values.size -= sizeof(float);
-    wrong[2].count = 1; /* and values for two */
+    wrong[2].count = 1; /* but values for two */
     wrong[3].flags = PAYLOAD_CODED;
     for (size_t i = 0; i < 4; i++) assert_int_equal(gather_take(scene.gather, 0, &wrong[i]), MR_CORRUPT);
-    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 10, 1), MR_OK); /* none was counted */
+    /* none of the malformed answers was counted */
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 10, 1), MR_OK);
     assert_int_equal(scene.count, PIECES);
     gather_destroy(scene.gather);
 }
@@ -108,7 +109,7 @@ static void one_that_is_not_whole_is_given_up(void **state) {
     scene scene;
     begin(&scene, ROOM);
     assert_int_equal(take(&scene, 1, 5, 3), MR_OK);
-    gather_destroy(scene.gather); /* with what it has kept */
+    gather_destroy(scene.gather); /* also frees the kept answers */
     assert_int_equal(scene.count, 99);
 }
 

@@ -43,7 +43,7 @@ static bool finite(mr_dtype dtype, const void *values, size_t at) {
     return (bits & exponent) != exponent;
 }
 
-/* Scales and orders need finite values. */
+/* Codecs with a scale or an order need finite values. */
 static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
 
 mr_status kv_request_check_finite(const kv_request *request, size_t count) {
@@ -57,7 +57,7 @@ mr_status kv_request_check_finite(const kv_request *request, size_t count) {
     return MR_OK;
 }
 
-/* In a step without rounds each section of a slot has a seq. */
+/* Outside rounds each section of a slot has a seq of its own. */
 static uint64_t next_name(const kv_worker *worker, const slot_queue *queue) {
     uint64_t step = worker->session.step + 1;
     if (queue->holds) return step;
@@ -76,7 +76,7 @@ mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t section
     return MR_OK;
 }
 
-/* Versions of another generation mean nothing in this one. */
+/* Versions of another generation are discarded. */
 static void begin_mark(const kv_worker *worker, mr_ps_version *mark) {
     if (mark->generation != worker->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
     mark->generation = worker->generation;
@@ -141,7 +141,7 @@ static bool there_already(slot_queue *queue, uint64_t name) {
     return true;
 }
 
-/* The last section is a part of the ticket. */
+/* Adds the last section to the ticket. */
 static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch *batch, uint64_t name) {
     builder->batch = batch;
     if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
@@ -149,7 +149,7 @@ static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch 
     kv_worker_wakes(builder->worker, queue);
 }
 
-/* A section whose values have `value_bytes` bytes, of which `written` are in it. */
+/* Adds a section with `value_bytes` bytes of values, of which `written` are inside the payload. */
 static mr_status add_section(kv_request_builder *builder, uint32_t slot, payload_head head, size_t value_bytes,
                              size_t written, payload_room *out) {
     slot_queue *queue = &builder->worker->queues[slot];
@@ -181,7 +181,7 @@ mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payloa
     return MR_OK;
 }
 
-/* A section that is pushed without a codec. */
+/* Counts a section that is pushed without a codec. */
 static void count_plain(const kv_request_builder *builder, size_t bytes) {
     push_encoder_traffic *traffic = &builder->worker->encoder.traffic;
     traffic->sections++;
@@ -240,7 +240,7 @@ mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload
     return MR_OK;
 }
 
-/* Only changes since the version, if there is one. */
+/* Asks only for changes since the version of the mark, if there is one. */
 static void ask_newer(const kv_request_builder *builder, uint32_t slot, scatter *part, const payload_room *room) {
     mr_ps_version *mark = builder->request->mark;
     if (mark == NULL) return;

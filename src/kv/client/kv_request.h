@@ -1,13 +1,13 @@
 /* kv_request.h — push or pull of a worker, split into the payloads of the slots that it concerns.
  *
  *   keys, values ──► splitter: places by slot ──► sections, straight into the batch of each slot (slot_queue.h)
- *   keys         ──► splitter: places by slot ──► sections of its query, and destinations of their answers (scatter.h)
+ *   keys         ──► splitter: places by slot ──► sections of the query, and destinations of their answers (scatter.h)
  *   a stretch of an array ──► block by block to the slots of the blocks
  *
  * Values are copied once, from the caller's memory into the payload, or from the answer to the caller's memory; large
  * stretches of an array are not copied at all (zero_copy.h).
- * A section has at most KV_REQUEST_SECTION bytes of values, if more than one key is in it: a large request is several
- * pushes, in an order that depends on the request alone; so a replayed request is split alike.
+ * A section with more than one key has at most KV_REQUEST_SECTION bytes of values. A large request becomes several
+ * pushes; their order depends on the request alone, so a replayed request is split in the same way.
  *
  * Ownership  keys and lengths are borrowed for the call, values until the ticket is over. Threads: the kv_worker's. */
 #pragma once
@@ -17,17 +17,17 @@
 #include "miniray/ps.h"
 
 enum { KV_REQUEST_SECTION = 1 << 20 };
-enum { KV_REQUEST_SEEN = 16 << 10 };     /* bytes of a block that are worth reading remotely (remote_values.h) */
-enum { KV_REQUEST_BORROWED = 64 << 10 }; /* bytes of a block that are sent without a copy (zero_copy.h) */
-enum { KV_REQUEST_STREAMED = 4 << 20 };  /* of a whole pull: more than the caches of a CPU have room for */
+enum { KV_REQUEST_SEEN = 16 << 10 };     /* blocks from this size in bytes are read remotely (remote_values.h) */
+enum { KV_REQUEST_BORROWED = 64 << 10 }; /* blocks from this size in bytes are sent without a copy (zero_copy.h) */
+enum { KV_REQUEST_STREAMED = 4 << 20 };  /* bytes of a whole pull that exceed the caches of a CPU */
 enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent before the next ones are split */
-/* Limit of the pushes of a BSP step to one slot, plus room for schemas. */
+/* Limit of the bytes that a BSP step pushes to a slot, and additional room for schemas. */
 enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { KV_REQUEST_STEP_MAX = 15 << 20, KV_REQUEST_STEP_REST = 1 << 20 };
 
-struct mr_ps_version {   /* the versions of the slots that a piece of memory has */
-    uint64_t generation; /* of the kv_worker, for these versions */
-    uint64_t changed;    /* parts that were written by the last pull */
+struct mr_ps_version {   /* versions of the slots that the caller's memory shows */
+    uint64_t generation; /* of the kv_worker; the versions are valid in it only */
+    uint64_t changed;    /* parts that the last pull wrote */
     uint32_t table, slots;
     uint64_t versions[]; /* by slot; 0: none */
 };
@@ -36,16 +36,17 @@ typedef struct kv_request {
     table_info *table; /* borrowed for the call */
     const uint64_t *keys;
     const uint32_t *lengths; /* NULL: rows */
-    size_t count;            /* of keys, or of items of an array */
+    size_t count;            /* keys, or items of an array */
     uint32_t array;
-    uint64_t first, last; /* item of the array; keys of a range */
-    uint64_t *found;      /* of a range: existing keys; */
-    size_t *found_count;  /* and their number */
-    mr_ps_version *mark;  /* of a pull: the content of `to`; NULL: unknown */
+    uint64_t first, last; /* `first`: item of the array; both: keys of a range */
+    uint64_t *found;      /* of a range: destination of the existing keys */
+    size_t *found_count;  /* destination of their number */
+    mr_ps_version *mark;  /* of a pull: the version of the content of `to`; NULL: unknown */
     const void *values;
     void *to;
     uint8_t priority;
-    /* Both: the pull shows the push; in BSP the version that this step makes, which is there after the step's end. */
+    /* Both: the pull shows the push. In BSP it shows the version that this step makes, which exists after the step's
+     * end. */
     bool pushes, pulls;
     bool set;             /* assigns the pushed values */
     bool kept;            /* the caller will ask for the result */
@@ -53,11 +54,11 @@ typedef struct kv_request {
     void *context;
 } kv_request;
 
-/* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, invalid lengths or values; the error names
- * them. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP, the
- * pushes of a step to a slot. MR_NOMEM. */
+/* Every request needs an open step, else MR_STALE. MR_INVALID: keys that do not ascend, invalid lengths or values; the
+ * error names them. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or too many pushes in the step.
+ * MR_TOO_LARGE: in BSP, too many bytes pushed to a slot in the step. MR_NOMEM. */
 MR_MUST mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket);
 MR_MUST mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_t *ticket);
-/* A pull of at most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or too many
- * bytes. */
+/* Pulls the rows of a range in the order of their keys, at most `count` of them. MR_TOO_LARGE: the range has more rows,
+ * or too many bytes. */
 MR_MUST mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_t *ticket);

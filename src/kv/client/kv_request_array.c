@@ -6,14 +6,14 @@
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
 
-typedef struct stretch { /* of one block */
+typedef struct stretch { /* part of one block */
     uint32_t slot, count;
-    uint64_t at;  /* where it begins in the request, in items */
-    size_t bytes; /* of its values */
+    uint64_t at;  /* begin in the request, in items */
+    size_t bytes; /* bytes of the values */
     payload_place place;
 } stretch;
 
-/* The stretch of the request that begins with its item `at`: at most what one section carries. */
+/* The stretch of the request that begins with item `at`, limited to one section. */
 static stretch stretch_at(const kv_request *request, uint64_t at) {
     const table_info *table = request->table;
     const dense_table_plan *plan = &table->arrays[request->array].plan;
@@ -40,7 +40,7 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
     return MR_OK;
 }
 
-typedef struct load { /* of one slot */
+typedef struct load { /* push volume of one slot */
     size_t sections, bytes;
 } load;
 
@@ -91,7 +91,7 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     return kv_request_add_coded(builder, &section, room);
 }
 
-/* The residuals of assigned items are dropped. */
+/* Drops the residuals of assigned items. */
 static void forget_rests(const kv_request_builder *builder) {
     const kv_request *request = builder->request;
     error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
@@ -99,8 +99,8 @@ static void forget_rests(const kv_request_builder *builder) {
         error_feedback_clear(feedback, request->array, request->first, request->count);
 }
 
-/* Large stretches of values that the server can read in place. In rounds they are added up first, with those of other
- * ranks, so they are sent. */
+/* Whether the server can read the stretch in place: large stretches outside rounds only. In rounds values are first
+ * added up with those of other ranks, so they are sent. */
 static bool lies_in_map_view(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
     const kv_request *request = builder->request;
     van *van = kv_worker_van(builder->worker);
@@ -114,8 +114,8 @@ static bool lies_in_map_view(const kv_request_builder *builder, const stretch *s
            out->offset % request->table->item == 0 && van_is_seen(van, head);
 }
 
-/* Large stretches of values that are sent without a copy. In rounds the pushes to a slot are one payload, so they are
- * copied. */
+/* Whether the stretch is sent without a copy: large stretches outside rounds only. In rounds the pushes to a slot are
+ * one payload, so they are copied. */
 static bool can_lend(const kv_request_builder *builder, const stretch *stretch) {
     return stretch->bytes >= KV_REQUEST_BORROWED && stretch->bytes % PAYLOAD_ALIGN == 0 &&
            !builder->worker->queues[stretch->slot].holds &&
@@ -130,7 +130,7 @@ static mr_status push_copied(kv_request_builder *builder, const stretch *stretch
     return kv_request_seal(builder, payload_section_size(PAYLOAD_ADD_BLOCK, stretch->count, stretch->bytes));
 }
 
-/* The first parts are sent while the rest is split. */
+/* Pushes all stretches; the first parts are sent while the rest is split. */
 static mr_status push_all(kv_request_builder *builder) {
     const kv_request *request = builder->request;
     bool coded = kv_request_is_coded(request);

@@ -1,8 +1,8 @@
 /* kv_request_encode.c — see kv_request_internal.h: pushes through the codec of their table.
  *
- * Each section is a message of its own: the values of its keys, or of its stretch, plus their residuals. Where a codec
- * would not make it smaller the values are sent plain, and nothing is lost. A section that the slot has already, from
- * an earlier term, is encoded all the same: its loss is added to the next. */
+ * Each section is encoded on its own: the values of its keys, or of its stretch, plus their residuals. If the codec
+ * would not make a section smaller its values are sent plain, without loss. A section that the slot has applied in an
+ * earlier term is encoded nevertheless: its loss is added to the next. */
 #include <string.h>
 
 #include "kv/client/kv_request_internal.h"
@@ -11,13 +11,13 @@
 #include "miniray/ps.h"
 #include "ps/stable_hash.h"
 
-enum { PRESS_LEAST = 256 }; /* bytes of a section that are worth compressing */
+enum { PRESS_LEAST = 256 }; /* bytes; smaller sections are not compressed */
 
 _Static_assert((int)MR_PS_ARRAYS_MAX <= (int)ERROR_FEEDBACK_ARRAYS_MAX, "every array of a table has feedback");
 
 bool kv_request_is_coded(const kv_request *request) { return !request->set && table_info_is_lossy(request->table); }
 
-/* The codec of a section of so many values. */
+/* The codec for a section of so many values. */
 static codec codec_of(const kv_request *request, size_t items) {
     const codec *wanted = &request->table->table.schema.codec, none = {.id = CODEC_NONE};
     return codec_bound(wanted, items) < codec_bound(&none, items) ? *wanted : none;
@@ -38,7 +38,7 @@ void kv_request_floats(const kv_request *request, const void *from, size_t count
         section_decoder_widen(dtype, from, count, to);
 }
 
-/* The random seed: different in each step, for each rank and section; the same in a replay. */
+/* Random seed: differs by rank, step and section; equal in a replay. */
 static uint64_t draw_of(const kv_request_builder *builder, const kv_request_section *section) {
     const kv_worker *worker = builder->worker;
     return stable_hash2(stable_hash2(kv_worker_rank(worker), kv_worker_step(worker)),

@@ -34,7 +34,7 @@ static mr_status check_memory(const kv_request *request) {
     return has_values(request) ? error_set(MR_INVALID, "the values of %zu keys are NULL", request->count) : MR_OK;
 }
 
-/* The offsets of the values of each key, in bytes, and the end of the last ones. */
+/* Computes the byte offset of the values of each key, and the end of the last. */
 static void add_up(const kv_request *request, uint64_t *offsets) {
     uint64_t at = 0;
     for (size_t i = 0; i < request->count; i++) {
@@ -60,7 +60,7 @@ static mr_status prepare(kv_worker *worker, const kv_request *request) {
     return measure(worker, request);
 }
 
-/* ---- Sections: as many keys as their values fit into one, and at least one. */
+/* ---- Sections: as many keys as fit, at least one. */
 
 static size_t value_bytes(const kv_request_builder *builder, const splitter_run *run, uint32_t i) {
     if (has_rows(builder->request->table)) return builder->request->table->row;
@@ -94,7 +94,7 @@ static payload_op push_op(const kv_request *request) {
     return request->set ? PAYLOAD_SET_VECTORS : PAYLOAD_ADD_VECTORS;
 }
 
-/* Only a vector can be longer than the server's limit: rows are not, and arrays are split. */
+/* Rejects a vector above the server's limit; rows are smaller, and arrays are split. */
 static mr_status check_section(const kv_request_builder *builder, const splitter_run *section, size_t bytes) {
     if (bytes <= KV_REQUEST_STEP_MAX) return MR_OK;
     return error_set(MR_TOO_LARGE, "the vector of key %llu has %zu bytes; the limit is %d",
@@ -122,7 +122,7 @@ static mr_status check_push(kv_request_builder *builder) {
     return MR_OK;
 }
 
-/* Usual sizes are copied by a few instructions. */
+/* Rows of usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                       \
     for (uint32_t i = 0; i < run->count; i++) \
     memcpy(to + (size_t)i * (size), from + (size_t)run->places[i] * (size), (size))
@@ -153,14 +153,14 @@ static void copy_keys(const kv_request *request, const splitter_run *run, uint64
     for (uint32_t i = 0; i < run->count; i++) keys[i] = request->keys[run->places[i]];
 }
 
-/* Consecutive keys of rows: only the first is sent. They ascend and are different. */
+/* Whether the keys are consecutive rows: then only the first key is sent. The keys ascend strictly. */
 static bool is_run(const kv_request *request, const splitter_run *run) {
     const uint64_t *keys = request->keys;
     return has_rows(request->table) && run->count > 1 &&
            keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
 }
 
-/* A list that was pulled before is sent to be cached, and then by its hash only. */
+/* A list that was pulled before is sent with its hash to be cached, and afterwards as its hash only. */
 static key_list_cache_item *name_keys(kv_request_builder *builder, const splitter_run *run) {
     kv_worker *worker = builder->worker;
     builder->names = 0;
@@ -203,7 +203,7 @@ static mr_status push_plain(kv_request_builder *builder, const splitter_run *run
     return MR_OK;
 }
 
-/* The values of a section, consecutive, as floats. */
+/* Copies the values of a section, consecutive, as floats. */
 static void gather_floats(const kv_request_builder *builder, const splitter_run *run, float *to) {
     const kv_request *request = builder->request;
     const table_info *table = request->table;
@@ -262,7 +262,7 @@ static mr_status push_run(kv_request_builder *builder, const splitter_run *run) 
 
 /* ---- Pulls. */
 
-/* The ticket owns the destinations of the answers. */
+/* Allocates the destinations of the answers, owned by the ticket. */
 static mr_status remember(kv_request_builder *builder, uint32_t **places, const uint64_t **offsets) {
     size_t count = builder->request->count, words = has_rows(builder->request->table) ? 0 : count + 1;
     MR_TRY(alloc_try(words * sizeof **offsets + (count + 1) * sizeof **places, &builder->ticket->memory));
@@ -306,9 +306,9 @@ static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, 
     return MR_OK;
 }
 
-/* ---- Both. */
+/* ---- Push and pull. */
 
-/* The residuals of assigned keys are dropped. */
+/* Drops the residuals of assigned keys. */
 static void forget_rests(const kv_request_builder *builder) {
     const kv_request *request = builder->request;
     error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
@@ -337,7 +337,7 @@ static mr_status pull_all(kv_request_builder *builder) {
     return MR_OK;
 }
 
-/* ---- One row: the small request, which is frequent. */
+/* ---- One row: the frequent small request. */
 
 static mr_status push_row(kv_request_builder *builder, const splitter_run *run) {
     const kv_request *request = builder->request;
@@ -387,7 +387,7 @@ static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
     return MR_OK;
 }
 
-/* A request that fails for want of memory was sent in part: its ticket tells so. */
+/* A request that runs out of memory may have been sent in part; its ticket then has the error. */
 mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket) {
     kv_request_builder builder = {.worker = worker, .request = request, .after = request->pushes && request->pulls};
     MR_TRY(check_memory(request));

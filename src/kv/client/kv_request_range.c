@@ -21,7 +21,7 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
     return MR_OK;
 }
 
-/* One row more than there is room for shows that there are more. */
+/* Asks each slot for one row more than there is room for, to detect a longer range. */
 static mr_status ask_slots(kv_request_builder *builder, uint32_t first, uint32_t last, gather *gather) {
     const kv_request *request = builder->request;
     size_t bytes = (request->count + 1) * (request->table->row + sizeof(uint64_t));

@@ -50,7 +50,7 @@ void kv_session_synced(kv_session *session, uint64_t step, uint64_t highest, uin
     MR_ASSERT(step <= highest);
     kv_session_move(session, KV_SESSION_IDLE);
     session->step = session->first = step;
-    session->begun_before = highest + 2; /* a process in rounds may have been told to begin the next one */
+    session->begun_before = highest + 2; /* a process in rounds may have been ordered to begin the next step already */
     session->round = round;
     session->jumped = false;
 }

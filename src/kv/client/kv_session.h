@@ -17,7 +17,7 @@
  * Query. The members of one round, asked of the slot that has the state of the rounds (kv_session_ask):
  *
  *   NONE ── the rank owes a round to which it adds nothing ──► OWED ── answered ──► NONE, and the next round
- *   NONE ── a step is wanted, and is to be a round ──────────► NEXT ── answered ──► NONE: ROUND, or an order to join
+ *   NONE ── a step is wanted, and it is a round ─────────────► NEXT ── answered ──► NONE: ROUND, or an order to join
  *   OWED, NEXT ── the round is over; a step begins outside the rounds; SYNCING, WAITING or REPLACED ──► NONE
  *
  * Order. Joining and leaving the rounds; kv_session_set_order makes every change, and asserts that it is one of these:
@@ -27,7 +27,7 @@
  *   LEFT ── a step begins behind the last round ──► NONE
  *   SYNCING, WAITING or REPLACED: LEAVING becomes LOST, every other one NONE
  *
- * SYNCING asks every slot how far the rank has come.
+ * In SYNCING the worker asks every slot for the rank's last step.
  *
  * Invariants (kv_session_check)
  *   1. A step is wanted only while none is open.
@@ -38,7 +38,7 @@
  *   6. An order other than NONE and LOST belongs to a term whose slots have answered.
  *   7. The step is never before the first one of the term.
  *
- * The booleans are facts of their own, in no fixed relation to the state: see each of them.
+ * The booleans are independent of the state; the comment of each says when it is valid.
  *
  * Pure data: no clock, no I/O. */
 #pragma once
@@ -68,21 +68,21 @@ typedef enum kv_session_order {
     KV_SESSION_ORDERS
 } kv_session_order;
 
-typedef struct kv_session { /* zeros: REGISTERING, without query and order */
+typedef struct kv_session { /* zero-initialized: REGISTERING, without query and order */
     kv_session_state state;
     kv_session_query query;
     kv_session_order order;
-    bool wanted;    /* the program has asked for a step; the wish outlives the term and the generation */
-    bool begun;     /* the program uses steps: it has begun one; for ever */
-    bool joins;     /* the program has a BSP table: from the next step on its steps are rounds; for ever */
-    bool jumped;    /* the last round was over without the rank: some slots may be one round behind; in any state */
-    bool lost;      /* acknowledged pushes are lost, and the program was not told; in any state */
-    uint64_t told;  /* generation whose beginning, by a loss, the program was told of; 0: none */
-    uint64_t first; /* first step of the term in this generation */
-    uint64_t begun_before; /* steps before this one: a slot may have pushes to them of an earlier process of the rank */
-    uint64_t step;         /* from 0; the open one, else the next one; the version that a pull in rounds shows */
-    uint64_t round;        /* in which the rank takes part next; a round before the step is owed */
-    uint64_t order_round;  /* LEFT: from this round on the rounds are without the rank */
+    bool wanted;           /* the program has asked for a step; stays set across terms and generations */
+    bool begun;            /* the program has begun a step, so it uses steps; never cleared */
+    bool joins;            /* the program has a BSP table: from the next step on its steps are rounds; never cleared */
+    bool jumped;           /* the last round ended without the rank: some slots may be one round behind; in any state */
+    bool lost;             /* acknowledged pushes are lost, and this was not reported to the program; in any state */
+    uint64_t told;         /* generation begun by a loss that was last reported to the program; 0: none */
+    uint64_t first;        /* first step of the term in this generation */
+    uint64_t begun_before; /* slots may have pushes of an earlier process of the rank to steps before this one */
+    uint64_t step;  /* counted from 0: the open step, else the next one; the version that a pull in rounds shows */
+    uint64_t round; /* next round in which the rank takes part; a round before the step is owed */
+    uint64_t order_round; /* LEFT: the rounds from this one on are without the rank */
 } kv_session;
 
 static inline bool kv_session_is_ready(const kv_session *session) { return session->state >= KV_SESSION_IDLE; }
@@ -91,13 +91,13 @@ static inline bool kv_session_is_open(const kv_session *session) { return sessio
 void kv_session_move(kv_session *session, kv_session_state to);
 void kv_session_set_order(kv_session *session, kv_session_order to);
 
-/* SYNCING, WAITING or REPLACED: the known state of steps and rounds is void. */
+/* Enters SYNCING, WAITING or REPLACED; the known state of steps and rounds becomes void. */
 void kv_session_interrupt(kv_session *session, kv_session_state to);
-/* Every slot has reported the rank's progress: IDLE. `highest` is the furthest step that a slot has. */
+/* Every slot has reported the rank's progress: enters IDLE. `highest` is the last step that any slot has. */
 void kv_session_synced(kv_session *session, uint64_t step, uint64_t highest, uint64_t round);
-void kv_session_ask(kv_session *session); /* the query that the step and the round call for */
+void kv_session_ask(kv_session *session);                            /* starts the query that step and round require */
 void kv_session_open_step(kv_session *session, kv_session_state to); /* OPEN or ROUND */
-void kv_session_end_step(kv_session *session);                       /* the open one; the next one comes */
-void kv_session_close_step(kv_session *session); /* the open one, if there is one, stays unfinished */
+void kv_session_end_step(kv_session *session);                       /* ends the open step and moves to the next */
+void kv_session_close_step(kv_session *session); /* leaves the open step unfinished; no-op if none is open */
 
 void kv_session_check(const kv_session *session); /* asserts every invariant */

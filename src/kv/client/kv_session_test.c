@@ -1,4 +1,4 @@
-/* kv_session_test.c — the changes of a session that are legal, those that are not, and its invariants. */
+/* kv_session_test.c — legal and illegal transitions of a session, and its invariants. */
 #include "kv/client/kv_session.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/test_child.h"
 
-/* A session of the term's fifth step, between two steps. */
+/* A session in its fifth step of the term, IDLE. */
 static kv_session session_idle(bool joins) {
     kv_session session = {.joins = joins};
     kv_session_move(&session, KV_SESSION_WAITING);
@@ -21,7 +21,7 @@ static kv_session session_idle(bool joins) {
     return session;
 }
 
-typedef struct change { /* one call that may fail an assertion */
+typedef struct change { /* a call that may fail an assertion */
     void (*run)(struct change *change);
     kv_session session;
     int to;

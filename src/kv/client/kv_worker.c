@@ -10,11 +10,11 @@
 #include "kv/client/kv_worker_internal.h"
 #include "net/shm/memory_headroom.h"
 
-#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* if the machine's memory is unknown */
+#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* if the size of the machine's memory is unknown */
 
 /* ---- Sending. */
 
-/* An empty batch is the end of a step, or an empty contribution to a round. */
+/* Sends a batch. An empty one is the end of a step, or an empty contribution to a round. */
 static bool send_batch(kv_worker *worker, slot_queue *queue, push_batch *batch) {
     payload_seal(&batch->payload);
     shared_bytes *bytes = batch->payload.bytes;
@@ -35,8 +35,8 @@ static void send_query(kv_worker *worker, slot_queue *queue, query_batch *batch)
     slot_queue_asked(queue, batch);
 }
 
-/* The round state hears of the end of a step behind the slots without rounds: the rank ensures that, for its own
- * messages (rank.h). */
+/* Whether the batch may be sent. The slot with the round state must receive the end of a step after the slots without
+ * rounds; the rank ensures that for its own messages (rank.h). */
 static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_batch *batch) {
     const cluster_map *map = kv_worker_stage(worker);
     if (!map->mixed || queue->slot != cluster_map_round_state(map)) return true;
@@ -45,7 +45,7 @@ static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_
     return true;
 }
 
-/* Messages beyond the window of the rank are sent after an acknowledgement. */
+/* Sends what the rank's window allows; the rest follows after acknowledgements. */
 static void send_queue(kv_worker *worker, slot_queue *queue) {
     push_batch *batch;
     query_batch *query_batch;
@@ -65,7 +65,7 @@ size_t kv_worker_under_way(const kv_worker *worker) {
     return count;
 }
 
-/* A round is over, for this rank, when all slots with rounds have acknowledged it. */
+/* Whether all slots with rounds have acknowledged: then the rank's round is over. */
 bool kv_worker_rounds_rest(const kv_worker *worker) {
     for (uint32_t i = 0; i < worker->slot_count; i++)
         if (worker->queues[i].holds && slot_queue_count(&worker->queues[i]) != 0) return false;
@@ -79,8 +79,8 @@ static void close_queues(kv_worker *worker) {
     worker->slot_count = 0;
 }
 
-/* Pushes that a slot had of this rank when the term began are not sent again. In rounds they are: whether they counted
- * is not known. */
+/* Creates the queues. Pushes that a slot had applied when the term began are not sent again. In rounds they are:
+ * whether the round counted them is unknown. */
 void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
     close_queues(worker);
     worker->generation++;
@@ -95,7 +95,7 @@ void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
 
 /* ---- The state of the rank. */
 
-/* The state is kept beside the scheduler's socket, unless the program names a place. */
+/* The state is saved beside the scheduler's socket, unless the program has set a folder. */
 void kv_worker_recall(kv_worker *worker) {
     const char *scheduler = kv_process_scheduler(worker->process);
     uint32_t rank = kv_worker_rank(worker);
@@ -123,8 +123,8 @@ mr_status kv_worker_keep(kv_worker *worker, const char *folder) {
 
 /* ---- Events of the rank. */
 
-/* The round was over long before this message, with unknown members: without this rank, if the message came only
- * once. */
+/* Whether the round counted without this rank. SLOT_MESSAGE_GONE: the round ended long ago, with unknown members;
+ * without this rank if its message was delivered only once. */
 static bool is_missed(const kv_worker *worker, slot_message_status status) {
     bool once = worker->ended_map == kv_worker_stage(worker)->number &&
                 worker->ended_breaks == kv_process_breaks(worker->process);
@@ -173,14 +173,14 @@ static const shm_import *see(void *context, uint64_t process) { return van_map_v
 
 static const shm_import *see_own(void *context, uint64_t process) { return context; }
 
-/* Values in this process's memory are copied for a server that has not imported it. */
+/* Copies values in this process's memory into the payload, for a server that has not imported that memory. */
 static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afar) {
     kv_worker *worker = context;
     if (!worker->lends || !remote_values_speaks(payload)) return NULL;
     van *van = kv_worker_van(worker);
     const char *address = kv_worker_head(worker, slot);
     shared_bytes *own = NULL;
-    if (address == NULL) return NULL; /* it is not sent */
+    if (address == NULL) return NULL; /* the message is not sent */
     *afar = van_is_seen(van, address);
     if (*afar) return NULL;
     shm_import import = shm_export_import(van_export(van));
@@ -226,7 +226,7 @@ static void on_end(void *context, uint32_t number) {
     worker->rank = NULL;
 }
 
-/* For a checkpoint: whether the rank has ended its step. */
+/* Whether the rank has ended its step; for a checkpoint. */
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const kv_worker *worker = context;
     *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
@@ -260,8 +260,8 @@ static void on_here(void *context, uint64_t incarnation) {
     rank_agent_begin(worker->agent, incarnation, van_now_us(kv_worker_van(worker)));
 }
 
-/* A rank agent handles the controller's messages, and cluster maps: received ones, and those that other processes lack.
- * Answers of servers to a rank, in the cluster map of both, are not for it. */
+/* Whether the rank agent handles the message: messages of the controller, and cluster maps that this process or the
+ * sender lacks. Answers to a rank that carry the current cluster map are not for the agent. */
 static bool concerns_holder(const kv_worker *worker, span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
@@ -328,7 +328,7 @@ static void flush(void *context) {
     CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-/* ---- Interface to its program. */
+/* ---- Interface to the program. */
 
 mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     static const kv_process_host host = {.on_here = on_here,
@@ -396,7 +396,7 @@ void kv_worker_join(kv_worker *worker) { worker->session.joins = true; }
 void kv_worker_begin(kv_worker *worker) {
     kv_session *session = &worker->session;
     session->begun = true;
-    session->lost = false; /* the number of the step that begins tells the program */
+    session->lost = false; /* the new step's number shows the loss to the program */
     if (kv_worker_is_ready(worker)) session->told = kv_worker_stage(worker)->generation;
     if (kv_worker_is_open(worker)) return;
     if (session->order == KV_SESSION_ORDER_LEFT && session->step >= session->order_round)
@@ -440,7 +440,7 @@ mr_status kv_worker_opened(const kv_worker *worker) {
                      step);
 }
 
-/* The step behind all steps of which any slot has a push of this rank. */
+/* The first step behind every step in which any slot has a push of this rank. */
 static uint64_t fresh_step(const kv_worker *worker) {
     uint64_t newest = worker->session.step;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
@@ -472,7 +472,7 @@ mr_status kv_worker_leave(kv_worker *worker) {
         return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
-        return MR_OK; /* the caller has asked, but did not wait long enough */
+        return MR_OK; /* already requested by an earlier call that timed out */
     if (kv_worker_is_open(worker))
         return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
     session->wanted = false;
@@ -499,22 +499,22 @@ mr_status kv_worker_left(const kv_worker *worker, uint64_t *round) {
 
 uint64_t kv_worker_step(const kv_worker *worker) { return worker->session.step; }
 
-/* A dropped table has no seq of its own: a replayed step may omit it. */
+/* Tells a slot about dropped tables. A drop has no seq: a replayed step may omit it. */
 static void say_drops(const kv_worker *worker, slot_queue *queue) {
     for (uint32_t i = 0; i < worker->drop_count; i++) {
         payload_room room;
         push_batch *batch = slot_queue_gather(queue, 0);
         payload_head head = {.table = worker->drops[i], .op = PAYLOAD_DROP};
-        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* servers keep their rows */
+        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* the servers keep the rows */
     }
 }
 
-/* The end of a step goes to every slot, whatever else was sent to it; in rounds it carries the step's contribution. The
- * rounds that this worker has not joined get an empty one, later. */
+/* Sends the end of the step to every slot; in rounds with the step's contribution. Rounds that this worker has not
+ * joined get an empty contribution later. */
 mr_status kv_worker_end(kv_worker *worker) {
     if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     uint64_t step = worker->session.step + 1;
-    feedback_file_end(worker->encoder.file, step); /* before any slot hears of the end */
+    feedback_file_end(worker->encoder.file, step); /* before the end is sent to any slot */
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         slot_queue *queue = &worker->queues[i];
         uint64_t name = queue->holds ? step : seq_tick(step);
@@ -548,5 +548,5 @@ void kv_worker_drop(kv_worker *worker, uint32_t table) {
     worker->drops[worker->drop_count++] = table;
     bool unstepped = kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
     if (unstepped && kv_worker_admit(worker, true) == MR_OK && kv_worker_end(worker) == MR_OK) return;
-    error_clear(); /* slots are told with the next step that ends */
+    error_clear(); /* the next step that ends informs the slots */
 }

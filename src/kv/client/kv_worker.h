@@ -1,13 +1,13 @@
 /* kv_worker.h — worker process: one rank, its steps, and its requests to slots.
  *
- * Its states, from registering to an open step and back, are those of a session (kv_session.h). In an open step the
- * program pushes and pulls (kv_request.h).
+ * The states of a kv_worker, from registration to an open step and back, are those of its session (kv_session.h). In an
+ * open step the program pushes and pulls (kv_request.h).
  *
  * A replay of a step, by this process or another, makes the same pushes in the same order for each slot. Then every
- * push is applied once, whichever process died meanwhile.
+ * push is applied once, even if processes died meanwhile.
  *
- * Without steps   A program need not begin steps, where there are no rounds. Its pulls need none, and its first push
- *             opens a step that no process of the rank has begun (kv_worker_admit): none of its pushes is taken for a
+ * Without steps   Outside rounds a program need not begin steps. Its pulls need none, and its first push
+ *             opens a step that no process of the rank has begun (kv_worker_admit): so no push is mistaken for a
  *             repetition of a push of another process of the rank.
  * Loss        When all replicas of a slot are lost, all tables continue from a checkpoint, or are empty. For a program
  *             with steps, kv_worker_step is then the step to continue with. For a program without steps, its first
@@ -15,11 +15,11 @@
  *             first request of the next worker that connects returns MR_STALE.
  *
  * Rounds      A worker with a BSP table joins the rounds (kv_worker_join): its steps are rounds. In a mixed deployment
- *             (cluster_map.h) a worker without one goes on without waiting; the kv_worker adds empty contributions to
+ *             (cluster_map.h) a worker without one continues without waiting; the kv_worker adds empty contributions to
  *             the rounds of its ended steps, one after the other: the rounds wait for all ranks.
  * Order       Requests to one slot are sent in their order (slot_queue.h); in BSP a pull shows the version of the step
  *             regardless of later pushes.
- * Threads     that of its van's loop. */
+ * Threads     the one that runs the van's event loop. */
 #pragma once
 #include "cluster/metadata_store.h"
 #include "kv/client/push_encoder.h"
@@ -29,75 +29,75 @@
 
 typedef struct kv_worker kv_worker;
 
-/* `options.role` is set here. The statuses are those of kv_process_open. */
+/* The kv_worker sets `options.role`. Statuses as of kv_process_open. */
 MR_MUST mr_status kv_worker_open(const kv_process_options *options, kv_worker **out);
-void kv_worker_close(kv_worker *worker); /* ends requests under way without callbacks */
+void kv_worker_close(kv_worker *worker); /* ends pending requests without calling their callbacks */
 
 van *kv_worker_van(const kv_worker *worker);
 control_client *kv_worker_control(const kv_worker *worker);
-barrier_clients_where kv_worker_where(const kv_worker *worker); /* the program's place, for a barrier */
-void kv_worker_stir(kv_worker *worker); /* a message was sent: it leaves before the loop waits */
+barrier_clients_where kv_worker_where(const kv_worker *worker); /* position of the program, for a barrier */
+void kv_worker_stir(kv_worker *worker); /* a message was queued: it is sent before the loop waits */
 metadata_store kv_worker_metadata(const kv_worker *worker);
-uint32_t kv_worker_rank(const kv_worker *worker);          /* KV_PROCESS_ANY: not known yet */
+uint32_t kv_worker_rank(const kv_worker *worker);          /* KV_PROCESS_ANY: not assigned yet */
 const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet */
 
-/* MR_OK: this process holds the rank, and its next step is known. MR_BUSY: not yet, and the error says what it waits
- * for. MR_EXISTS: another process holds the rank. MR_NOT_FOUND: there is no such rank. */
+/* MR_OK: this process holds the rank, and its next step is known. MR_BUSY: not yet; the error names the cause.
+ * MR_EXISTS: another process holds the rank. MR_NOT_FOUND: the rank does not exist. */
 mr_status kv_worker_ready(const kv_worker *worker);
 
-void kv_worker_join(kv_worker *worker);  /* the rounds, with the next step that is begun */
-void kv_worker_begin(kv_worker *worker); /* no-op if a step is open or opening */
-/* MR_OK: a step is open. Else as kv_worker_ready; a rank that is not in the round joins. */
+void kv_worker_join(kv_worker *worker);  /* joins the rounds with the next step that is begun */
+void kv_worker_begin(kv_worker *worker); /* wants a step; no-op if a step is open or opening */
+/* MR_OK: a step is open. Else as kv_worker_ready. A rank that is not in the round joins it. */
 mr_status kv_worker_opened(const kv_worker *worker);
-/* For a request of a program that has begun no step: MR_OK, it may be made. MR_BUSY: not yet, and the error says what
- * it waits for. MR_STALE: acknowledged pushes are lost (returned once per loss), or the program uses steps and none is
+/* Admits a request of a program that has begun no step. MR_OK: it may be made. MR_BUSY: not yet; the error names the
+ * cause. MR_STALE: acknowledged pushes are lost (returned once per loss), or the program uses steps and none is
  * open. */
 mr_status kv_worker_admit(kv_worker *worker, bool pushes);
-uint64_t kv_worker_step(const kv_worker *worker);   /* counted from 0; the open one, else the next one */
+uint64_t kv_worker_step(const kv_worker *worker);   /* counted from 0: the open step, else the next one */
 MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open */
 
-/* Of BSP: this rank leaves the rounds. MR_DENIED: a step is open; MR_INVALID: there are no rounds. */
+/* BSP: this rank leaves the rounds. MR_DENIED: a step is open; MR_INVALID: there are no rounds. */
 MR_MUST mr_status kv_worker_leave(kv_worker *worker);
-/* MR_OK: from *round on the rounds do not wait for the rank; earlier rounds have to be played. MR_BUSY: not decided
- * yet. MR_DENIED: it is the last rank. MR_STALE: another generation has begun. */
+/* MR_OK: from *round on the rounds do not wait for the rank; earlier rounds still do. MR_BUSY: not decided yet.
+ * MR_DENIED: this is the last rank. MR_STALE: another generation has begun. */
 mr_status kv_worker_left(const kv_worker *worker, uint64_t *round);
 
-/* MR_BUSY: under way. Else the outcome: MR_OK, MR_STALE, MR_CLOSED, a status of scatter_take; the ticket is then
- * forgotten. MR_NOT_FOUND: there is no such ticket, or its table was dropped. */
+/* MR_BUSY: under way. Else the outcome: MR_OK, MR_STALE, MR_CLOSED or a status of scatter_take, and the ticket is
+ * freed. MR_NOT_FOUND: no such ticket, or its table was dropped. */
 mr_status kv_worker_done(kv_worker *worker, uint64_t ticket);
-/* Abandons the request: its caller may free its memory before the request is over. Values sent without a copy are
- * copied where they are still needed, and pulled values are discarded. MR_NOMEM: no memory for the copy. */
+/* Abandons the request: its caller may free its memory before the request is over. Values that are sent without a copy
+ * are copied if still needed, and pulled values are discarded. MR_NOMEM: no memory for the copy. */
 mr_status kv_worker_abandon(kv_worker *worker, uint64_t ticket);
-/* Of a request under way, for people: what it waits for. MR_TIMEOUT, or MR_NOMEM: a server has no memory for it. */
+/* Error text for a request under way: what the request waits for. MR_TIMEOUT, or MR_NOMEM: a server has no memory for
+ * it. */
 mr_status kv_worker_late(const kv_worker *worker, uint64_t ticket);
-mr_status
-kv_worker_settled(const kv_worker *worker); /* MR_BUSY: not everything is acknowledged, ends of steps included */
+mr_status kv_worker_settled(const kv_worker *worker); /* MR_BUSY: a push or an end of a step is not acknowledged */
 
-/* The file of the rank's state (feedback_file.h); NULL: none. MR_BUSY: a step was begun. */
+/* Sets the folder of the rank's state (feedback_file.h); NULL: the state is not saved. MR_BUSY: a step has begun. */
 MR_MUST mr_status kv_worker_keep(kv_worker *worker, const char *folder);
 
-const push_encoder *kv_worker_encoder(const kv_worker *worker); /* its codecs' counters */
+const push_encoder *kv_worker_encoder(const kv_worker *worker); /* for the counters of the codecs */
 
 /* ---- Data. */
 
-/* the worker wants data of this dataset; moved, if it is the first */
+/* Sets the dataset of this worker (moved), unless it has one. */
 void kv_worker_cut(kv_worker *worker, dataset_spec *spec);
-/* The batch of the open step. MR_STALE: no step is open, or as data_client_piece, as are the other statuses. MR_DENIED:
- * there is no dataset. */
+/* Batch of the open step. MR_STALE: no step is open. MR_DENIED: there is no dataset. Other statuses as of
+ * data_client_piece. */
 mr_status kv_worker_piece(kv_worker *worker, uint64_t batch, batch_claims_piece *out);
-void kv_worker_hand_back(kv_worker *worker); /* batches that it has claimed for steps that it has not begun */
+void kv_worker_hand_back(kv_worker *worker);              /* hands back batches claimed for steps that have not begun */
 mr_status kv_worker_handed_back(const kv_worker *worker); /* MR_BUSY: not yet */
 
-bool kv_worker_eager(const kv_worker *worker); /* there is something to send: it is sent before the loop waits */
-/* Drops a table: slots hear of it with the end of the step, of an empty step for a program without steps. */
+bool kv_worker_eager(const kv_worker *worker); /* something is queued: it is sent before the loop waits */
+/* Drops a table. Slots are informed with the end of the step; a program without steps ends an empty one. */
 void kv_worker_drop(kv_worker *worker, uint32_t table);
 bool kv_worker_tells(const kv_worker *worker); /* a callback of a finished request is pending */
-/* The next callback of a finished request; false: none. */
+/* Takes the next callback of a finished request; false: none. */
 bool kv_worker_tell(kv_worker *worker, void (**done)(void *context, mr_status status), void **context,
                     mr_status *status);
 
-/* Asserts the invariants of the session (kv_session.h) and these; called after every event in debug builds and by the
- * simulator.
+/* Asserts the invariants of the session (kv_session.h) and these; called after every event in sanitizer builds and in
+ * the simulator.
  *   8. There is a rank agent once the process is registered.
  *   9. There is a rank during a term, and only then.
  *  10. Nothing is under way before every slot has answered.

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "kv/client/kv_worker_internal.h"
 
-/* Steps of this rank that all slots have. Rounds are acknowledged when they are over; where others went on without the
+/* Steps of this rank that all slots have. A round is acknowledged when it is over; after a round that ended without the
  * rank some slots may still have to acknowledge. */
 static uint64_t acknowledged(void *context) {
     const kv_worker *worker = context;

@@ -10,7 +10,8 @@
 #include "ps/rank_agent.h"
 
 #define KV_WORKER_MORE_MEMORY "; start more servers, or give it more (--memory)"
-enum { KV_WORKER_NAMES = 1024, KV_WORKER_LISTS = 64 << 20 }; /* a power of two; bytes */
+/* entries of `pulled`, a power of two; bytes of cached key lists */
+enum { KV_WORKER_NAMES = 1024, KV_WORKER_LISTS = 64 << 20 };
 
 struct kv_worker {
     kv_process *process;
@@ -18,25 +19,26 @@ struct kv_worker {
     rank_agent *agent; /* NULL: not registered yet */
     rank *rank;        /* NULL: the process holds no rank */
     kv_session session;
-    bool crowded; /* every rank has a process: a fact of registration, of interest only before the rank is known */
-    bool dirty;   /* there is something to send before the loop waits */
-    uint64_t generation; /* counts the generations it has seen */
+    bool crowded;        /* every rank has a process; valid while this process registers */
+    bool dirty;          /* something must be sent before the loop waits */
+    uint64_t generation; /* generations that this kv_worker has seen */
     uint32_t slot_count;
     slot_queue *queues; /* by slot, owned */
-    list eager;         /* of slot queues: those that may have something to send */
+    list eager;         /* slot queues that may have something to send */
     tickets tickets;
     splitter splitter;
-    uint64_t *offsets; /* owned scratch: where the values of vectors begin */
+    uint64_t *offsets; /* owned scratch: offsets of the values of vectors */
     size_t offset_room;
     push_encoder encoder;
-    key_list_cache cache;             /* of keys that were pulled more than once */
-    uint64_t pulled[KV_WORKER_NAMES]; /* hashes of pulled lists, the lower halves */
-    bool kept_elsewhere;              /* the program names the place of the rank's state */
-    remote_values_map_view map_view;  /* of the servers of this machine */
-    bool lends;                       /* a push referred to this process's memory */
-    data_client *client;              /* owned; NULL: no data wanted */
-    uint64_t ended_map, ended_breaks; /* at the end of the last step; unchanged: its messages came once at most */
-    uint32_t *drops;                  /* owned: ids of dropped tables that slots have to hear of */
+    key_list_cache cache;             /* key lists that were pulled more than once */
+    uint64_t pulled[KV_WORKER_NAMES]; /* hashes (lower halves) of pulled key lists */
+    bool kept_elsewhere;              /* the program has set the folder of the rank's state */
+    remote_values_map_view map_view;  /* reads exports of the servers of this machine */
+    bool lends;                       /* some push referred to this process's memory */
+    data_client *client;              /* owned; NULL: the program uses no dataset */
+    /* at the end of the last step; while unchanged, its messages were delivered at most once */
+    uint64_t ended_map, ended_breaks;
+    uint32_t *drops; /* owned: ids of dropped tables, to be sent to the slots */
     uint32_t drop_count;
 };
 
@@ -45,41 +47,42 @@ static inline bool kv_worker_is_ready(const kv_worker *worker) { return kv_sessi
 static inline bool kv_worker_is_open(const kv_worker *worker) { return kv_session_is_open(&worker->session); }
 static inline bool kv_worker_in_round(const kv_worker *worker) { return worker->session.state == KV_SESSION_ROUND; }
 size_t kv_worker_under_way(const kv_worker *worker); /* unacknowledged messages */
-bool kv_worker_rounds_rest(const kv_worker *worker); /* none of them is of a round */
+bool kv_worker_rounds_rest(const kv_worker *worker); /* no unacknowledged message is of a round */
 
-/* The address of the server that leads a slot; NULL: none. */
+/* Address of the head of the slot's chain; NULL: none. */
 const char *kv_worker_head(const kv_worker *worker, uint32_t slot);
 
-/* MR_STALE: the error tells the loss, and where the tables continue. The program is thereby informed. */
+/* Returns MR_STALE; the error names the loss and the checkpoint with which the tables continue. Marks the loss as
+ * reported. */
 mr_status kv_worker_say_lost(kv_worker *worker);
 
 /* ---- Steps and rounds (kv_worker_steps.c). */
 
-/* The term ends, or another generation begins: everything under way is MR_STALE. */
+/* The term ends, or another generation begins: every pending request ends with MR_STALE. */
 void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to);
-void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one ended without this rank */
-/* Begins the wanted step as soon as it can begin, and asks for the owed rounds one after the other. */
+void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one ended without the rank */
+/* Begins the wanted step as soon as possible, and asks for the owed rounds one after the other. */
 void kv_worker_go_on(kv_worker *worker);
-void kv_worker_on_ready(void *context); /* as rank.h has them, like those that follow */
+void kv_worker_on_ready(void *context); /* these are the rank_host callbacks of rank.h */
 void kv_worker_on_over(void *context);
 void kv_worker_on_round(void *context, const round_state_terms *terms);
 void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version);
 void kv_worker_on_ordered(void *context, replica_log_kind kind, bool done, uint64_t round);
 
-/* ---- Parts of kv_worker.c that steps need. */
+/* ---- Functions of kv_worker.c that kv_worker_steps.c needs. */
 
-void kv_worker_fail_all(kv_worker *worker, mr_status status); /* every request under way is over */
+void kv_worker_fail_all(kv_worker *worker, mr_status status); /* ends every pending request */
 void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count);
-void kv_worker_recall(kv_worker *worker); /* the rank's codec state, from its file */
+void kv_worker_recall(kv_worker *worker); /* reads the rank's error feedback from its file */
 
-/* moves a zero-copy buffer of this kv_worker (zero_copy.h) */
+/* Tells the links where a zero-copy buffer was copied to (zero_copy.h). */
 void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span to);
 
-/* Sends what can be sent now, and leaves the loop to be woken: while a large request is split, its first parts are on
- * their way, and still in the caches. */
+/* Sends what can be sent now, and makes the loop run before it waits. So the first parts of a large request are sent
+ * while the rest is split, and while they are still in the caches. */
 void kv_worker_ship(kv_worker *worker);
 
-/* If this slot queue has something to send, it is sent before the loop waits. */
+/* Makes the loop send this slot queue before it waits, if the queue has something to send. */
 static inline void kv_worker_wakes(kv_worker *worker, slot_queue *queue) {
     if (!list_empty(&queue->link) || (slot_queue_next(queue) == NULL && slot_queue_next_query(queue) == NULL)) return;
     list_push_back(&worker->eager, &queue->link);

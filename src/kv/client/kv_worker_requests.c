@@ -33,7 +33,7 @@ mr_status kv_worker_say_lost(kv_worker *worker) {
                                "there is no checkpoint. All tables are empty; use at least 2 replicas, or checkpoints");
 }
 
-/* The error of a request that ended undone: without rounds there is one reason only. */
+/* Error of a request that ended undone; without rounds the only reason is a loss. */
 static mr_status say_stale(kv_worker *worker) {
     bool again = worker->session.lost || worker->generation > 1;
     if (!cluster_map_has_rounds(kv_worker_map(worker))) return kv_worker_say_lost(worker);

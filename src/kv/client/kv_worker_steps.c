@@ -1,12 +1,12 @@
-/* kv_worker_steps.c — when a worker's steps begin, and how its rounds go on; see kv_worker.h, and kv_session.h for the
+/* kv_worker_steps.c — begin of a worker's steps, and its rounds; see kv_worker.h, and kv_session.h for the
  * states.
  *
- * The rank's events (rank.h) change the session; kv_worker_go_on then does the next thing that the session calls for.
+ * The rank's events (rank.h) change the session; kv_worker_go_on then takes the next action of the session.
  * Tested by sim/kv/kv_deployment_test.c and tests/ps_mixed_test.c. */
 #include "base/assert.h"
 #include "kv/client/kv_worker_internal.h"
 
-/* A loss is reported once per generation. */
+/* Records a loss, which is reported once per generation. */
 static void note_loss(kv_worker *worker, const cluster_map *map) {
     if (map->lost && map->generation != worker->session.told) worker->session.lost = true;
 }
@@ -17,7 +17,7 @@ void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_s
     kv_session_interrupt(&worker->session, to);
 }
 
-/* A round of a step that was outside the rounds gets an empty contribution. */
+/* Adds an empty contribution to the round of a step that was outside the rounds. */
 static void add_nothing(kv_worker *worker) {
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         slot_queue *queue = &worker->queues[i];
@@ -30,7 +30,8 @@ static void add_nothing(kv_worker *worker) {
 void kv_worker_skip_to(kv_worker *worker, uint64_t step) {
     kv_session *session = &worker->session;
     if (step <= session->step) return;
-    bool used = kv_session_is_open(session) && kv_worker_stage(worker)->mixed; /* tables without rounds have it */
+    /* tables without rounds have pushes of the step */
+    bool used = kv_session_is_open(session) && kv_worker_stage(worker)->mixed;
     data_client_miss(worker->client, session->step + used, step);
     session->step = step;
     feedback_file_end(worker->encoder.file, step);
@@ -47,7 +48,7 @@ void kv_worker_go_on(kv_worker *worker) {
     kv_session *session = &worker->session;
     if (!kv_session_is_ready(session) || session->order == KV_SESSION_ORDER_JOINING) return;
     bool rounds = cluster_map_has_rounds(kv_worker_stage(worker)), joins = rounds && session->joins;
-    bool held = !rounds && rank_agent_rests(worker->agent, session->step); /* for a checkpoint */
+    bool held = !rounds && rank_agent_rests(worker->agent, session->step); /* by a checkpoint */
     if (session->wanted && !joins && !held) kv_session_open_step(session, KV_SESSION_OPEN);
     if (!rounds || session->query != KV_SESSION_QUERY_NONE) return;
     if (session->wanted) kv_worker_skip_to(worker, session->round);
@@ -71,7 +72,8 @@ void kv_worker_on_ready(void *context) {
         if (rounds && here < round) round = here;
     }
     kv_session_synced(&worker->session, lowest, highest, round);
-    if (!map->mixed) worker->session.joins = true; /* every table has rounds, or none has */
+    /* in a deployment that is not mixed either all tables have rounds or none */
+    if (!map->mixed) worker->session.joins = true;
     if (map->ranks[kv_worker_rank(worker)].since == map->first_term) note_loss(worker, map);
     data_client_resume(worker->client, map, lowest, worker->session.begun_before);
     kv_worker_recall(worker);
@@ -83,13 +85,13 @@ void kv_worker_on_over(void *context) {
     control_client_restart(kv_process_control(worker->process));
 }
 
-/* The round of the wanted step is without the rank. */
+/* The round of the wanted step does not include the rank: the rank joins. */
 static void join(kv_worker *worker) {
     kv_session_set_order(&worker->session, KV_SESSION_ORDER_JOINING);
     rank_order(worker->rank, REPLICA_LOG_JOIN);
 }
 
-/* The rank has left: the rounds up to that one are without it. */
+/* The rank has left: skips the rounds up to the one that was decided. */
 static void pass_by(kv_worker *worker) {
     kv_session *session = &worker->session;
     session->wanted = false;
@@ -116,7 +118,7 @@ void kv_worker_on_round(void *context, const round_state_terms *terms) {
     }
 }
 
-/* A round went on without the rank. */
+/* A round ended without the rank. */
 void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version) {
     kv_worker *worker = context;
     kv_session *session = &worker->session;
@@ -129,7 +131,7 @@ void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version) {
     kv_session_close_step(session);
 }
 
-/* An order that was refused is given again when a round turns out to be without the rank. */
+/* The result of an order. A refused join is repeated when a round turns out to be without the rank. */
 void kv_worker_on_ordered(void *context, replica_log_kind kind, bool done, uint64_t round) {
     kv_session *session = &((kv_worker *)context)->session;
     if (session->order == KV_SESSION_ORDER_JOINING && kind == REPLICA_LOG_JOIN) {

@@ -6,8 +6,8 @@
  *
  *   a thread waits ──► no thread drives: it drives ── done ──► passes on to the next in the queue
  *                      the helper drives: it is woken, and passes on
- *   the helper ──► a thread drives, or drove HELPER_GRACE_US ago: sleeps so long
- *                  else: drives, until a thread comes
+ *   the helper ──► a thread drives, or drove less than HELPER_GRACE_US ago: sleeps
+ *                  else: drives, until a thread waits
  *
  * So a program that pushes and waits in a loop is not delayed by the helper, and one that computes is still served.
  *
@@ -36,13 +36,13 @@
 #define LEAVE_US        50
 static _Thread_local bool telling; /* this thread is in a callback */
 
-typedef struct wish { /* the condition of a waiting thread; lives on its stack */
+typedef struct wish { /* condition of a waiting thread, on its stack */
     list of_ps;
     poller_waiter waiter;
     ps_connection_asked_fn *asked;
     void *argument;
     mr_status status;
-    char error[ERROR_TEXT_MAX]; /* of an error status: another thread may have met it */
+    char error[ERROR_TEXT_MAX]; /* text of an error status; another thread may have evaluated the condition */
 } wish;
 
 struct mr_ps {
@@ -50,18 +50,18 @@ struct mr_ps {
     event_loop *loop;
     poller poller;
     list wishes, handles;
-    int64_t driven_us;     /* when a thread of the program drove last */
-    uint64_t driven_ticks; /* the same in clock_ticks, for frequent callers, and LEAVE_US */
+    int64_t driven_us;     /* last time at which a program thread drove */
+    uint64_t driven_ticks; /* same in clock_ticks, for frequent callers; LEAVE_US in clock_ticks */
     uint64_t leave_ticks;
-    int64_t looked_us; /* at the clock, by the driving thread, which has not slept since; 0: it has */
+    int64_t looked_us; /* time read by the driving thread, which has not slept since; 0: it has */
     pthread_t helper;
     bool has_helper, closing;
-    _Atomic uint32_t helper_word; /* changed to wake it while it sleeps */
+    _Atomic uint32_t helper_word; /* changed to wake the helper while it sleeps */
 };
 
 /* ---- Driving. */
 
-/* Wakes the threads whose condition holds; the driver checks its own. */
+/* Wakes the threads whose condition holds; the driving thread checks its own condition. */
 static void grant(mr_ps *ps) {
     list_for_each (item, &ps->wishes) {
         wish *wish = container_of(item, struct wish, of_ps);
@@ -75,7 +75,7 @@ static void grant(mr_ps *ps) {
 
 static void rouse(void *loop) { event_loop_wake(loop); }
 
-/* Calls completion callbacks. Locked, before and after, but not meanwhile. */
+/* Calls completion callbacks. The lock is held before and after, but not during the calls. */
 static void tell(mr_ps *ps) {
     void (*done)(void *context, mr_status status);
     void *context;
@@ -90,8 +90,9 @@ static void tell(mr_ps *ps) {
     }
 }
 
-/* One turn: handles what is there, and if nothing came of it, waits; other threads get the lock in between, also under
- * constant load. Locked; this thread has the poller. False: the condition holds, or the time is over. */
+/* One iteration: handles events, and if none changed the condition, waits. Other threads get the lock in between, also
+ * under constant load. The lock is held, and this thread has the poller. False: the condition holds, or the time is
+ * over. */
 static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     event_loop_run_once(ps->loop, 0);
     grant(ps);
@@ -112,9 +113,9 @@ static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     return true;
 }
 
-/* The thread's requests are sent before it reads a clock: the server has them while this thread gets ready to wait. A
- * thread that is answered while it spins reads no clock: the start of its spinning will do. until_us is CLOCK_NEVER_US
- * if it has not waited yet. */
+/* Sends the thread's requests before it reads a clock, so that the server works while this thread prepares to wait. A
+ * thread that is answered while it spins reads no clock: the start of its spinning is used. until_us is CLOCK_NEVER_US
+ * if the thread has not waited yet. */
 static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until_us) {
     van_hurry(kv_worker_van(ps->worker));
     ps->looked_us = event_loop_now_us(ps->loop);
@@ -134,14 +135,14 @@ void ps_connection_leave(mr_ps *ps) {
     if (ps->poller.driven) return;
     uint64_t now_ticks = clock_ticks();
     if (now_ticks - ps->driven_ticks < ps->leave_ticks) return;
-    van_hurry(kv_worker_van(ps->worker)); /* sleeping peers wake up while this thread spins */
+    van_hurry(kv_worker_van(ps->worker)); /* wakes sleeping peers while this thread spins */
     ps->driven_ticks = now_ticks;
     ps->driven_us = event_loop_now_us(ps->loop);
-    event_loop_run_once(ps->loop, 0); /* no thread drives, so this one may for a moment */
+    event_loop_run_once(ps->loop, 0); /* no thread drives, so this one may do so briefly */
     grant(ps);
 }
 
-/* The error tells what this process waits for, and the stall of the deployment, if the scheduler reports one. */
+/* Error text: what this process waits for, and the stall of the deployment if the scheduler reports one. */
 static mr_status late(const mr_ps *ps) {
     const char *stall = control_client_stall(kv_worker_control(ps->worker));
     char own[ERROR_TEXT_MAX];
@@ -155,7 +156,7 @@ mr_status ps_connection_check_wait(void) {
     return MR_OK;
 }
 
-/* Not inline: gcc 13 would warn of a kept address on the stack, since it does not see that the list drops the address
+/* Not inline: gcc 13 would warn of a stored address of the stack, since it does not see that the list drops the address
  * before the caller returns. */
 static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
 
@@ -171,7 +172,7 @@ mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *ar
     add_wish(ps, &wish);
     wake_driver(ps);
     int64_t until_us = CLOCK_NEVER_US;
-    /* it queues first */
+    /* the thread will queue first */
     if (ps->poller.driven) until_us = clock_deadline_us(event_loop_now_us(ps->loop), timeout_us);
     poller_turn what = poller_wait(&ps->poller, &wish.waiter, timeout_us);
     if (what == POLLER_DRIVE) {
@@ -204,7 +205,7 @@ static void *helper_main(void *argument) {
         bool busy = ps->poller.driven || event_loop_now_us(ps->loop) - ps->driven_us < HELPER_GRACE_US;
         if (!busy) helper_drive(ps);
         if (ps->closing) break;
-        poller_unlock(&ps->poller); /* for a waiting thread */
+        poller_unlock(&ps->poller); /* lets a waiting thread take the lock */
         futex_wait(&ps->helper_word, word, HELPER_GRACE_US, FUTEX_WITHIN);
         poller_lock(&ps->poller);
     }
@@ -223,7 +224,7 @@ static void end_helper(mr_ps *ps) {
     pthread_join(ps->helper, NULL);
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 static mr_status is_ready(kv_worker *worker, void *argument) { return kv_worker_ready(worker); }
 static mr_status is_open(kv_worker *worker, void *argument) { return kv_worker_opened(worker); }
@@ -376,7 +377,7 @@ static mr_status may_end(kv_worker *worker, void *round) {
     return kv_worker_step(worker) >= *(uint64_t *)round ? MR_OK : kv_worker_opened(worker);
 }
 
-/* Rounds that still include this rank, up to the decided one, get an empty contribution. */
+/* Leaves the rounds. Rounds that still include this rank, up to the decided one, get an empty contribution. */
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(kv_worker_leave(ps->worker));

@@ -5,27 +5,30 @@
 #include "kv/client/kv_worker.h"
 #include "miniray/ps.h"
 
-/* MR_BUSY: not yet, and the error says what it waits for. */
+/* MR_BUSY: the condition does not hold yet; the error names the cause. */
 typedef mr_status ps_connection_asked_fn(kv_worker *worker, void *argument);
 
 void ps_connection_lock(mr_ps *ps);
-void ps_connection_unlock(mr_ps *ps); /* callbacks of finished requests are called before it returns */
+void ps_connection_unlock(mr_ps *ps); /* calls the callbacks of finished requests before it returns */
 kv_worker *ps_connection_worker(mr_ps *ps);
 
-/* The head of a handle that its user frees: ps is NULL once the connection is closed. */
+/* Head of a handle that its user frees; ps is NULL once the connection is closed. */
 typedef struct ps_connection_handle {
     list link;
     mr_ps *ps;
 } ps_connection_handle;
-list *ps_connection_handles(mr_ps *ps); /* all handles; with the lock */
+list *ps_connection_handles(mr_ps *ps); /* all handles; the caller has the lock */
 
-/* Locked, before and after. MR_TIMEOUT: the error is that of the last try. MR_DENIED: a callback waits. */
+/* Waits for a condition; the lock is held before and after. MR_TIMEOUT: the error is that of the last check. MR_DENIED:
+ * called from a callback. */
 MR_MUST mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us);
-MR_MUST mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us); /* locked; for a request */
-/* Locked; for a request that was MR_STALE. True: it may be made now (kv_worker_admit); else *status is the error. */
+/* waits for a request; the lock is held */
+MR_MUST mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us);
+/* For a request that returned MR_STALE; the lock is held. True: the request may be repeated (kv_worker_admit). False:
+ * *status is the error. */
 bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status);
-void ps_connection_leave(mr_ps *ps); /* locked: requests are sent soon, also without a waiting thread */
+void ps_connection_leave(mr_ps *ps); /* the lock is held; requests are sent soon, even if no thread waits */
 
-MR_MUST mr_status ps_connection_check_wait(void); /* MR_DENIED: this is a callback */
+MR_MUST mr_status ps_connection_check_wait(void); /* MR_DENIED: called from a callback */
 
-mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank); /* from the cluster map, for this rank */
+mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank);

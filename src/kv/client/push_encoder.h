@@ -1,26 +1,26 @@
 /* push_encoder.h — push encoder: codecs and compressors of a worker, their error feedback, scratch memory and counters.
  *
- * Ownership  it owns all of it. Threads: the kv_worker's. */
+ * Ownership  a push_encoder owns all of these. Threads: the kv_worker's. */
 #pragma once
 #include "kv/client/feedback_file.h"
 #include "kv/codec/compress.h"
 
-typedef struct push_encoder_traffic { /* sections of pushes first, in bytes */
-    uint64_t plain_bytes;             /* size without codecs */
-    uint64_t sent_bytes;              /* size sent */
-    uint64_t sections, encoded;       /* all; those that went through a codec or a compressor */
-    uint64_t asked_plain_bytes;       /* sections of queries, with all their keys */
-    uint64_t asked_bytes;             /* size sent */
-    uint64_t forgotten;               /* queries with keys that the slot had forgotten */
+typedef struct push_encoder_traffic { /* the first three are about sections of pushes */
+    uint64_t plain_bytes;             /* bytes without codecs */
+    uint64_t sent_bytes;              /* bytes sent */
+    uint64_t sections, encoded;       /* all sections; those that a codec or compressor changed */
+    uint64_t asked_plain_bytes;       /* bytes of query sections, with all their keys */
+    uint64_t asked_bytes;             /* bytes of query sections as sent */
+    uint64_t forgotten;               /* queries with a key list that the slot no longer had */
 } push_encoder_traffic;
 
 typedef struct push_encoder { /* push_encoder_init */
     feedback_file *file;
-    compressor *compressors[COMPRESSOR_IDS]; /* NULL: not opened, or not on this machine */
+    compressor *compressors[COMPRESSOR_IDS]; /* NULL: not opened yet, or not available on this machine */
     bool tried[COMPRESSOR_IDS];
-    float *values, *rests, *work; /* `room` each, in one block that is `values` */
+    float *values, *rests, *work; /* `room` floats each, in one allocation that begins at `values` */
     size_t room;
-    uint64_t *keys; /* `key_room`, and as many lengths behind them */
+    uint64_t *keys; /* `key_room` keys, followed by as many lengths, in one allocation */
     uint32_t *lengths;
     size_t key_room;
     uint8_t *message;
@@ -31,7 +31,7 @@ typedef struct push_encoder { /* push_encoder_init */
 void push_encoder_init(push_encoder *encoder);
 void push_encoder_fini(push_encoder *encoder);
 
-/* Memory for a section of so many values, keys and bytes of a message. MR_NOMEM. */
+/* Reserves memory for a section of so many values and keys, and a message of so many bytes. MR_NOMEM. */
 MR_MUST mr_status push_encoder_reserve(push_encoder *encoder, size_t values, size_t keys, size_t message);
 
-compressor *push_encoder_press(push_encoder *encoder, compressor_id id); /* NULL: not on this machine */
+compressor *push_encoder_press(push_encoder *encoder, compressor_id id); /* NULL: not available on this machine */

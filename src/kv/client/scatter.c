@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Usual sizes are copied by a few instructions. */
+/* Rows of usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                           \
     for (uint32_t i = 0; i < scatter->count; i++) \
     memcpy(scatter->to + (size_t)scatter->places[i] * (size), from + (size_t)i * (size), (size))

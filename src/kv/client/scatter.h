@@ -9,7 +9,7 @@
  *   RANGE     rows of a slot, to a gather of all slots (gather.h), as the piece of that number
  *   NOWHERE   the caller has abandoned the request, and may have freed the destination
  *
- * A slot that has not changed since the version of the query leaves the caller's memory unchanged.
+ * The answer of a slot that has not changed since the version of the query leaves the caller's memory unchanged.
  *
  * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
 #pragma once
@@ -21,28 +21,28 @@
 typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE, SCATTER_NOWHERE } scatter_kind;
 
 typedef struct scatter {
-    ticket *ticket; /* the ticket of this part */
+    ticket *ticket; /* owner of this part */
     scatter_kind kind;
-    uint32_t count;          /* of keys */
+    uint32_t count;          /* keys */
     const uint32_t *places;  /* `count` of them */
-    const uint64_t *offsets; /* of vectors, by place: bytes */
+    const uint64_t *offsets; /* of vectors: offset of each place, in bytes */
     uint8_t *to;
     size_t bytes;
     size_t item;    /* bytes of a value */
-    gather *gather; /* of a range; the ticket's */
+    gather *gather; /* of a range; owned by the ticket */
     uint32_t piece;
-    key_list_cache_item *list; /* held: the keys, if a slot may know them by their hash; NULL: it does not */
-    uint64_t *version;         /* NULL, or destination of the version shown; the caller's, as `to` */
-    uint64_t *changed;         /* likewise: counts the parts that were written */
-    uint32_t table;            /* of a block: asked again, if it has changed while it was read */
+    key_list_cache_item *list; /* held: the key list, if the slot may have cached it; NULL: it has not */
+    uint64_t *version;         /* destination of the version shown, the caller's; NULL: none */
+    uint64_t *changed;         /* likewise: counter of the parts that were written */
+    uint32_t table;            /* of a block, as is `place`: to ask again if the block changed while it was read */
     payload_place place;
     const remote_values_map_view *map_view; /* NULL: the values come with the answer */
     bool streams;                           /* the pull is larger than the caches */
-    uint8_t tries;                          /* failed ones */
+    uint8_t tries;                          /* failed attempts */
 } scatter;
 
-/* MR_OK: written. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: not the answer to the query. MR_TOO_LARGE. MR_BUSY:
- * a block has changed while it was read, or is not readable: ask again. */
+/* MR_OK: written. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: not an answer to the query. MR_TOO_LARGE. MR_BUSY:
+ * the block changed while it was read, or is not readable: ask again. */
 mr_status scatter_take(const scatter *scatter, const payload_section *answer);
 
-void scatter_abandon(scatter *scatter); /* nothing of the caller's is written any more */
+void scatter_abandon(scatter *scatter); /* the caller's memory is not written any more */

@@ -1,4 +1,4 @@
-/* scatter_test.c — answers go to their places in the caller's memory, and what is no answer does not. */
+/* scatter_test.c — answers are written to their places in the caller's memory; malformed answers are not. */
 #include "kv/client/scatter.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 enum { SIZE = SHM_EXPORT_FRONT + (1 << 20), PROCESS = 5 };
 
-/* The first section of a payload with these values. */
+/* Writes a payload with one section, and reads the section back. */
 static payload_section section_of(payload_writer *writer, payload_op op, uint32_t count, uint64_t version,
                                   const void *values, size_t bytes) {
     payload_head head = {.table = 1, .op = op, .dtype = MR_F32, .count = count};
@@ -39,7 +39,7 @@ static void rows_of_any_size_find_their_places(void **state) {
         assert_memory_equal(to + 2 * row, values, row);
         assert_memory_equal(to, values + row, row);
         for (size_t i = row; i < 2 * row; i++) assert_int_equal(to[i], 0xee);
-        part.bytes = row + 4; /* that is not what was asked for */
+        part.bytes = row + 4; /* another size than was asked for */
         assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
         part.bytes = row;
         part.count = 1;
@@ -51,7 +51,7 @@ static void rows_of_any_size_find_their_places(void **state) {
 static void vectors_are_cut_or_end_with_zeros(void **state) {
     static const uint32_t places[] = {1, 0};
     static const uint64_t offsets[] = {0, 4, 20}; /* room for 1 and for 4 */
-    static const float values[] = {1, 2, 3};      /* one of 1, one of 2 */
+    static const float values[] = {1, 2, 3};      /* one vector of 1, one of 2 */
     float to[5] = {9, 9, 9, 9, 9};
     payload_writer writer = {0};
     scatter part = {.kind = SCATTER_VECTORS,
@@ -87,7 +87,7 @@ static void why_there_is_nothing(void **state) {
         assert_true(payload_next(&reader, &section));
         assert_int_equal(scatter_take(&part, &section), expected[i]);
     }
-    part.version = &version; /* then nothing may have changed */
+    part.version = &version; /* without a version an unchanged answer is an error */
     part.changed = &changed;
     assert_int_equal(scatter_take(&part, &section), MR_OK);
     assert_true(version == 3 && changed == 0 && to == 7);
@@ -134,19 +134,19 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     assert_int_equal(scatter_take(&part, &answer), MR_OK);
     assert_memory_equal(to, memory, sizeof to);
 
-    shm_export_change(export, (uint32_t)answer.afar.word); /* it is not what it was */
+    shm_export_change(export, (uint32_t)answer.afar.word); /* the block has changed */
     assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
     shm_export_changed(export, (uint32_t)answer.afar.word);
     assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
     answer.afar.value = shm_export_word(export, (uint32_t)answer.afar.word);
-    answer.afar.process++; /* nobody that is seen */
+    answer.afar.process++; /* an export that is not imported */
     assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
     answer.afar.process--;
     answer.afar.word |= UINT64_C(1) << 40;
     assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
     answer.count--; /* another stretch than was asked for */
     assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
-    part.map_view = NULL; /* nor did anybody ask for it so */
+    part.map_view = NULL; /* without remote reading */
     assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
     shm_import_close(&import);
     shm_export_destroy(export);

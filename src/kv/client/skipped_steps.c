@@ -23,7 +23,7 @@ void skipped_steps_add(skipped_steps *skipped, uint64_t from, uint64_t to) {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* The first missed step at `step` or behind it; UINT64_MAX: none. */
+/* First missed step at or behind `step`; UINT64_MAX: none. */
 static uint64_t first_from(const skipped_steps *skipped, uint64_t step) {
     step = later(step, skipped->since);
     for (uint32_t i = 0; i < skipped->count; i++)

@@ -2,7 +2,7 @@
  *
  * A process reports its steps in portions, since a batch_claims_past (cluster/batch_claims.h) has 64 of them: up to a
  * step before which none was missed, or to 64 behind the first missed one. Beyond SKIPPED_STEPS_MAX runs of such steps
- * the oldest are forgotten, and count as done. Pure. */
+ * the oldest runs are dropped, and their steps count as done. Pure. */
 #pragma once
 #include "cluster/batch_claims.h"
 
@@ -12,18 +12,18 @@ typedef struct skipped_steps_run {
     uint64_t from, to;
 } skipped_steps_run;
 
-typedef struct skipped_steps { /* zero-initialized: none missed */
-    uint64_t since;            /* nothing is known of steps before this one */
+typedef struct skipped_steps { /* zero-initialized: no step missed */
+    uint64_t since;            /* the state of steps before this one is unknown */
     uint32_t count;
-    skipped_steps_run runs[SKIPPED_STEPS_MAX]; /* apart, in order */
+    skipped_steps_run runs[SKIPPED_STEPS_MAX]; /* disjoint, in ascending order */
 } skipped_steps;
 
-/* steps from this one on are replayed */
+/* Steps from this one on are replayed. */
 void skipped_steps_rewind(skipped_steps *skipped, uint64_t step);
-/* steps from … to - 1; not before the last recorded one */
+/* Records the steps from … to - 1, which are not before the last recorded one. */
 void skipped_steps_add(skipped_steps *skipped, uint64_t from, uint64_t to);
 
-/* The next portion to be reported of the steps between these two. */
+/* Next portion to be reported of the steps said … over - 1. */
 batch_claims_past skipped_steps_past(const skipped_steps *skipped, uint64_t said, uint64_t over);
-/* Whether a step between these two was missed. */
+/* Whether a step between `said` and `over` was missed. */
 bool skipped_steps_any(const skipped_steps *skipped, uint64_t said, uint64_t over);

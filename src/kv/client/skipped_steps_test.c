@@ -22,8 +22,8 @@ static void steps_that_were_done_are_reported_at_once(void **state) {
 static void missed_steps_are_said_in_portions(void **state) {
     skipped_steps skipped = {0};
     skipped_steps_add(&skipped, 10, 12);
-    skipped_steps_add(&skipped, 12, 13); /* goes on */
-    skipped_steps_add(&skipped, 11, 13); /* is known */
+    skipped_steps_add(&skipped, 12, 13); /* continues the run */
+    skipped_steps_add(&skipped, 11, 13); /* already recorded */
     skipped_steps_add(&skipped, 100, 101);
     assert_int_equal(skipped.count, 2);
     assert_true(skipped_steps_any(&skipped, 0, 11) && !skipped_steps_any(&skipped, 0, 10) &&
@@ -60,7 +60,7 @@ static void repeated_steps_are_not_missed(void **state) {
     assert_false(skipped_steps_any(&skipped, 6, UINT64_MAX));
 }
 
-/* A backup worker may miss every other round for ever. */
+/* A backup worker may miss every other round. */
 static void the_oldest_of_too_many_are_forgotten(void **state) {
     skipped_steps skipped = {0};
     for (uint64_t i = 0; i < SKIPPED_STEPS_MAX + 10; i++) skipped_steps_add(&skipped, 2 * i, 2 * i + 1);

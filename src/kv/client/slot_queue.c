@@ -140,7 +140,7 @@ void slot_queue_sent(slot_queue *queue, push_batch *batch) {
 }
 
 static void end_batch(slot_queue *queue, tickets *tickets, push_batch *batch, mr_status status) {
-    zero_copy_end(batch->zero_copy); /* before the caller gets its memory back */
+    zero_copy_end(batch->zero_copy); /* before the caller gets the memory back */
     batch->zero_copy = NULL;
     for (uint32_t i = 0; i < batch->ticket_count; i++) tickets_end(tickets, batch->tickets[i], status);
     list_remove(&batch->link);
@@ -185,7 +185,8 @@ query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, s
 }
 
 void slot_queue_expect(query_batch *batch, const scatter *part) {
-    if (batch->part_count == batch->part_room) { /* by few at first: small lists are kept (SLOT_QUEUE_PARTS_KEPT) */
+    /* grows from few: lists of up to SLOT_QUEUE_PARTS_KEPT are kept for reuse */
+    if (batch->part_count == batch->part_room) {
         batch->part_room = batch->part_room == 0 ? 4 : batch->part_room * 2;
         batch->parts = xrealloc(batch->parts, batch->part_room * sizeof *batch->parts);
     }
@@ -198,7 +199,7 @@ query_batch *slot_queue_next_query(const slot_queue *queue) {
     if (queue->asked != NULL) return NULL;
     list_for_each (item, &queue->asking) {
         query_batch *batch = container_of(item, struct query_batch, link);
-        if (reached >= batch->behind) return batch; /* in rounds one may wait for the end of the step */
+        if (reached >= batch->behind) return batch; /* in rounds a query may wait for the end of the step */
     }
     return NULL;
 }
@@ -208,7 +209,7 @@ void slot_queue_asked(slot_queue *queue, query_batch *batch) {
     queue->asked = batch;
 }
 
-/* A query with many parts is not kept. */
+/* Ends a query; its memory is reused unless it has many parts. */
 static void let_go(slot_queue *queue, query_batch *batch) {
     list_remove(&batch->link);
     payload_empty(&batch->payload);
@@ -218,7 +219,7 @@ static void let_go(slot_queue *queue, query_batch *batch) {
         queue->spare_batch = batch;
 }
 
-/* The slot has the keys cached from now on, if they were sent; or that is unknown. */
+/* Ends a part. After MR_OK the slot has cached the keys that were sent; else that is unknown. */
 static void end_part(scatter *part, tickets *tickets, mr_status status) {
     if (part->list != NULL) {
         part->list->known = status == MR_OK;
@@ -244,14 +245,14 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
     return MR_OK;
 }
 
-/* The block has changed while it was read. If that happens repeatedly the server sends it. */
+/* Asks again for a block that changed while it was read; the last attempt asks for the values. */
 static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
     if (++again.tries == SLOT_QUEUE_LOOKS) again.map_view = NULL;
     return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
 }
 
-/* One section for each asking section, in their order. */
+/* Hands each answering section to the receiver of its question; both are in the same order. */
 static void scatter_all(slot_queue *queue, query_batch *batch, tickets *tickets, span bytes) {
     payload_reader reader = payload_open(bytes);
     for (uint32_t i = 0; i < batch->part_count; i++) {
@@ -281,7 +282,7 @@ static mr_status list_keys(payload_writer *out, const payload_section *section, 
     return MR_OK;
 }
 
-/* The query with all keys instead of hashes. */
+/* Rewrites the query with all keys instead of hashes. */
 static mr_status spell_out(const query_batch *batch, payload_writer *out) {
     payload_reader reader = payload_open(payload_written(&batch->payload));
     uint32_t part = 0;
@@ -326,7 +327,7 @@ bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
     return true;
 }
 
-/* ---- Their ends. */
+/* ---- Acknowledgements and answers. */
 
 void slot_queue_fail(slot_queue *queue, tickets *tickets, mr_status status) {
     if (queue->asked != NULL) end_query(queue, queue->asked, tickets, status);

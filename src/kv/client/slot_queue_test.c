@@ -1,4 +1,4 @@
-/* slot_queue_test.c — pushes gather into batches and pulls into queries, go in their order, and end once. */
+/* slot_queue_test.c — pushes gather into batches and pulls into queries, are sent in order, and end once. */
 #include "kv/client/slot_queue.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ typedef struct scene {
     tickets tickets;
 } scene;
 
-/* How it ended; MR_BUSY: it has not. */
+/* Status of an ended ticket; MR_BUSY: not ended. */
 static mr_status outcome(tickets *tickets, uint64_t number) {
     mr_status status = MR_BUSY;
     MR_TRY(tickets_ask(tickets, number, &status));
@@ -34,7 +34,7 @@ static void finish(scene *scene) {
     tickets_fini(&scene->tickets);
 }
 
-/* One key with one float; gives the number of its ticket. */
+/* Pushes `keys` keys with one float each; returns the number of the ticket. */
 static uint64_t push(scene *scene, uint64_t name, uint32_t keys) {
     ticket *ticket;
     payload_room room;
@@ -69,7 +69,7 @@ static uint64_t pull(scene *scene, uint64_t step, uint64_t behind, float *to, co
     return tickets_number(ticket);
 }
 
-static uint64_t send(scene *scene) { /* gives the name of what was sent; 0: nothing can be */
+static uint64_t send(scene *scene) { /* returns the seq of the sent batch; 0: nothing can be sent */
     push_batch *batch = slot_queue_next(&scene->queue);
     if (batch == NULL) return 0;
     uint64_t name = batch->name;
@@ -103,7 +103,7 @@ static void requests_queued_during_a_send_leave_together(void **state) {
     assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 1, true));
     assert_int_equal(scene.queue.known, 1);
     assert_int_equal(outcome(&scene.tickets, first), MR_OK);
-    assert_int_equal(send(&scene), 3); /* both, with the name of the last one */
+    assert_int_equal(send(&scene), 3); /* both, with the seq of the last one */
     assert_int_equal(outcome(&scene.tickets, second), MR_BUSY);
     assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 3, true));
     assert_int_equal(outcome(&scene.tickets, second), MR_OK);
@@ -112,7 +112,7 @@ static void requests_queued_during_a_send_leave_together(void **state) {
     finish(&scene);
 }
 
-/* Small requests one after the other are written where the last one was, unless somebody still sends that. */
+/* A small request reuses the memory of the previous one, unless a sender still holds it. */
 static void a_finished_request_leaves_its_memory_to_the_next(void **state) {
     scene scene;
     uint32_t place = 0;
@@ -167,10 +167,10 @@ static void in_rounds_all_of_a_step_is_one(void **state) {
     assert_int_equal(send(&scene), 0);
     slot_queue_close(&scene.queue, 5);
     assert_int_equal(send(&scene), 5);
-    slot_queue_close(&scene.queue, 6); /* of nothing */
+    slot_queue_close(&scene.queue, 6); /* an empty batch */
     assert_int_equal(send(&scene), 6);
     assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 5, false));
-    assert_int_equal(scene.queue.known, 0); /* it was not counted */
+    assert_int_equal(scene.queue.known, 0); /* the round did not count it */
     assert_int_equal(outcome(&scene.tickets, first), MR_STALE);
     finish(&scene);
 }
@@ -198,7 +198,7 @@ static void pulls_are_asked_together_and_answered_each(void **state) {
     slot_queue_asked(&scene.queue, first);
     numbers[1] = pull(&scene, 4, 0, to, &places[1]);
     numbers[2] = pull(&scene, 4, 0, to, &places[2]);
-    assert_null(slot_queue_next_query(&scene.queue)); /* one at a time */
+    assert_null(slot_queue_next_query(&scene.queue)); /* one query at a time */
     shared_bytes *answer = answer_of((const float[]){1}, 1);
     assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
@@ -221,7 +221,7 @@ static void an_answer_that_is_none_is_an_error(void **state) {
     begin(&scene, false);
     uint64_t first = pull(&scene, 4, 0, &to, &place), second = pull(&scene, 4, 0, &to, &place);
     slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
-    shared_bytes *answer = answer_of((const float[]){1}, 1); /* of two */
+    shared_bytes *answer = answer_of((const float[]){1}, 1); /* one answer for two questions */
     assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
     assert_int_equal(outcome(&scene.tickets, first), MR_OK);
@@ -238,11 +238,11 @@ static void a_pull_is_asked_behind_the_pushes_before_it(void **state) {
     (void)pull(&scene, 4, scene.queue.last, &to, &place);
     assert_null(slot_queue_next_query(&scene.queue));
     assert_int_equal(send(&scene), 1);
-    assert_non_null(slot_queue_next_query(&scene.queue)); /* it need not be acknowledged */
+    assert_non_null(slot_queue_next_query(&scene.queue)); /* the push need not be acknowledged */
     (void)push(&scene, 2, 1);
-    assert_non_null(slot_queue_next_query(&scene.queue)); /* what came later is not waited for */
+    assert_non_null(slot_queue_next_query(&scene.queue)); /* the query does not wait for later pushes */
     (void)pull(&scene, 5, 0, &to, &place);
-    assert_int_equal(slot_queue_count(&scene.queue), 4); /* of another step: not the same query */
+    assert_int_equal(slot_queue_count(&scene.queue), 4); /* another step: a query of its own */
     finish(&scene);
 }
 
@@ -263,7 +263,7 @@ static void in_rounds_a_pull_waits_until_the_pushes_before_it_are_there(void **s
 
 static const shm_import *see_nothing(void *context, uint64_t process) { return NULL; }
 
-/* A server says where a block lies; nobody can look at it any more. */
+/* A server answers with the place of a block that cannot be read any more. */
 static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
     const remote_values_map_view map_view = {see_nothing, NULL};
     scene scene;
@@ -289,7 +289,7 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
         assert_int_equal(batch->step, 4);
         payload_reader reader = payload_open(payload_written(&batch->payload));
         assert_true(payload_next(&reader, &asked));
-        assert_int_equal(asked.flags, looks ? PAYLOAD_AFAR : 0); /* in the end it is sent */
+        assert_int_equal(asked.flags, looks ? PAYLOAD_AFAR : 0); /* at last the values are sent */
         assert_int_equal(asked.place.first, 4);
         slot_queue_asked(&scene.queue, batch);
         payload_writer writer = {0};
@@ -325,7 +325,8 @@ static uint64_t push_borrowed(scene *scene, uint64_t name, span values, unsigned
     return tickets_number(ticket);
 }
 
-/* What is lent ends its batch. It is copied if somebody holds it when its ticket is over, or its caller gives up. */
+/* Borrowed values end their batch. They are copied if a sender holds them when their ticket ends or their caller
+ * abandons them. */
 static void borrowed_values_are_released(void **state) {
     const float values[4] = {1, 2, 3, 4};
     const span borrowed = span_of(values, sizeof values);
@@ -343,11 +344,11 @@ static void borrowed_values_are_released(void **state) {
     assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
     for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     shared_bytes_unref(held);
-    (void)push_borrowed(&scene, 4, borrowed, &moves[0]); /* fails with all that is there */
+    (void)push_borrowed(&scene, 4, borrowed, &moves[0]); /* fails with the whole queue */
     finish(&scene);
 }
 
-/* One that is asked and one that is not; others of the same queries are answered. */
+/* Abandons one asked query's pull and one of a query not asked; other pulls of the same queries are answered. */
 static void pulls_that_are_given_up_are_answered_nowhere(void **state) {
     static const uint32_t place = 0;
     scene scene;

@@ -47,7 +47,7 @@ mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys
     return MR_OK;
 }
 
-/* As slot_placement_slot; with a power of two of slots there is no division. */
+/* Same result as slot_placement_slot; without a division if the number of slots is a power of two. */
 static void find_slots(const slot_placement_table *table, const uint64_t *keys, size_t count, uint32_t *slots) {
     uint32_t mask = table->slots - 1;
     bool masks = table->order == SLOT_PLACEMENT_HASHED && (table->slots & mask) == 0;

@@ -1,15 +1,15 @@
 /* splitter.h — assignment of a request's keys to slots.
  *
- * A counting sort: the places of the keys in the request, slot by slot, in their order. A request for one key costs one
- * key, however many slots there are.
+ * A counting sort of the keys' places in the request by slot; within a slot they ascend. The cost of a request with one
+ * key does not depend on the number of slots.
  *
  *     splitter_keys(splitter, &placement, keys, count);
  *     for (i = 0; i < splitter->touch_count; i++) {
  *         splitter_run run = splitter_at(splitter, i);             // run.slot, run.places[0 … run.count)
  *     }
  *
- * Invariants  all counts are 0 but those of the slots that the last request touched. Keys are ascending and different,
- *             so those of a slot are.
+ * Invariants  all counts are 0 except those of the slots of the last request. The keys of a request ascend strictly, so
+ *             the keys of each slot do.
  * Bounds      SPLITTER_KEYS_MAX keys at a time.
  * Pure. */
 #pragma once
@@ -17,12 +17,12 @@
 
 enum { SPLITTER_KEYS_MAX = 1 << 20 };
 
-typedef struct splitter { /* zero-initialized: ready */
-    uint32_t *counts;     /* by slot; owned, as are the others */
-    uint32_t *ends;       /* by slot: behind its places */
-    uint32_t *touched;    /* slots that have keys, in the order of their first ones */
-    uint32_t *places;     /* of keys, slot by slot */
-    uint32_t *slot_of;    /* by key */
+typedef struct splitter { /* zero-initialized: ready for use */
+    uint32_t *counts;     /* by slot; owned, like the other arrays */
+    uint32_t *ends;       /* by slot: end of its places */
+    uint32_t *touched;    /* slots with keys, in the order of their first keys */
+    uint32_t *places;     /* places of the keys, slot by slot */
+    uint32_t *slot_of;    /* slot of each key */
     uint32_t slots, touch_count;
     size_t room; /* keys */
 } splitter;
@@ -34,9 +34,10 @@ typedef struct splitter_run { /* the keys of one slot */
 
 void splitter_fini(splitter *splitter);
 
-/* Checks the keys as splitter_keys does: MR_INVALID. */
+/* Checks the keys as splitter_keys does. MR_INVALID. */
 MR_MUST mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys, size_t count);
-/* MR_INVALID: a key is not above the one before it, or outside the table; the error names it. MR_NOMEM. */
+/* Sorts the keys by slot. MR_INVALID: a key is not above its predecessor, or outside the table; the error names it.
+ * MR_NOMEM. */
 MR_MUST mr_status splitter_keys(splitter *splitter, const slot_placement_table *table, const uint64_t *keys,
                                 size_t count);
 

@@ -15,16 +15,16 @@
 struct mr_ps_table {
     ps_connection_handle handle;
     table_info table;
-    mr_ps_array *arrays; /* owned: as shown to users */
+    mr_ps_array *arrays; /* owned: as shown to the user */
 };
 
-/* ---- At the scheduler. */
+/* ---- Changes of the table catalog. */
 
-typedef struct draft { /* arguments and results of an edit */
+typedef struct draft { /* arguments and results of a change */
     const char *name;
     table_catalog_table wanted; /* of a new table */
     table_catalog_table found;  /* owned */
-    uint32_t id;                /* of a dropped one */
+    uint32_t id;                /* of a dropped table */
     mr_ps_table_list *listing;  /* owned */
 } draft;
 
@@ -69,7 +69,8 @@ static mr_status open_edit(void *argument, table_catalog *catalog, bool *changed
 
 static mr_status drop_edit(void *argument, table_catalog *catalog, bool *changed) {
     draft *draft = argument;
-    *changed = table_catalog_remove(catalog, draft->id); /* else another process has dropped it, or this one has */
+    /* false: another process, or an earlier try of this one, has dropped the table */
+    *changed = table_catalog_remove(catalog, draft->id);
     return MR_OK;
 }
 
@@ -89,7 +90,7 @@ static mr_status list_edit(void *argument, table_catalog *catalog, bool *changed
 
 static mr_status is_answered(kv_worker *worker, void *cas_update) { return cas_update_status(cas_update); }
 
-/* Locked. */
+/* Changes the catalog in the metadata store; the lock is held. */
 static mr_status decide(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us) {
     cas_update *update =
         catalog_client_begin(kv_worker_metadata(ps_connection_worker(ps)), &(catalog_client_ask){edit, draft});
@@ -109,7 +110,7 @@ static mr_ps_array *arrays_of(const table_catalog_table *table) {
     return arrays;
 }
 
-/* Locked. */
+/* The lock is held. */
 static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_table **out) {
     mr_ps_table *table = xcalloc(1, sizeof *table);
     mr_status status = table_info_init(&table->table, found, kv_worker_map(ps_connection_worker(ps)));
@@ -125,7 +126,7 @@ static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_
     return MR_OK;
 }
 
-/* Only a round has the norms of all slots. */
+/* Rejects limits on norms for tables without rounds: only a round has the norms of all slots. */
 static mr_status check_rounds(consistency consistency, const table_schema *schema) {
     if (consistency.kind == CONSISTENCY_BSP || !table_schema_needs_norms(schema)) return MR_OK;
     if (schema->clip_norm != 0)
@@ -135,8 +136,8 @@ static mr_status check_rounds(consistency consistency, const table_schema *schem
                      schema->optimizer);
 }
 
-/* Of a new table: the deployment's defaults, where the options are empty. A table that cannot be opened would stay for
- * ever. Locked. */
+/* Completes the options of a new table with the deployment's defaults. Rejects a table that could not be opened, since
+ * it could not be removed either. The lock is held. */
 static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
     const cluster_map *map = kv_worker_map(ps_connection_worker(ps));
     consistency consistency;
@@ -159,7 +160,7 @@ static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, i
     return status;
 }
 
-/* A codec that is named here has to be available here. */
+/* Rejects a codec that is not available in this process. */
 static mr_status check_press(compressor_id id) {
     compressor *compressor;
     if (id == COMPRESSOR_STORED) return MR_OK;
@@ -296,7 +297,8 @@ typedef mr_status travel_fn(kv_worker *worker, const kv_request *request, uint64
 
 static int64_t patience_us(int64_t timeout_us) { return timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us; }
 
-/* The caller has no number of it: the request must not need the caller's memory after the call. */
+/* Waits for a request whose number the caller does not have: after the call the request must not use the caller's
+ * memory. */
 static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
     mr_status status = ps_connection_wait(ps, number, patience_us(timeout_us));
     if (status == MR_TIMEOUT || status == MR_NOMEM) MR_TRY(kv_worker_abandon(ps_connection_worker(ps), number));
@@ -386,7 +388,7 @@ static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t co
     return MR_OK;
 }
 
-/* Of consecutive keys. */
+/* A request about consecutive keys. */
 static mr_status request_range(mr_ps_table *table, uint64_t first, kv_request *kv_request,
                                const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     uint64_t *keys;

@@ -1,5 +1,5 @@
-/* table_info_test.c — a table as a worker has it: in which slots its keys and blocks lie, what its codec loses, and
- * which slots have heard of it. */
+/* table_info_test.c — slots of a table's keys and blocks, whether its codec is lossy, and which slots have its
+ * schema. */
 #include "kv/client/table_info.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static cluster_map map_of(consistency_kind kind, bool mixed) {
         .number = 1, .consistency = {kind, 3}, .mixed = mixed, .slot_count = SLOTS * (mixed ? 2 : 1) + rounds};
 }
 
-/* MR_OK: it is to be ended. */
+/* MR_OK: the caller ends *out. */
 static mr_status table_info_of(const mr_ps_table_options *options, uint32_t id, const cluster_map *map,
                                table_info *out) {
     table_catalog_table table;
@@ -39,7 +39,8 @@ static void it_knows_its_table(void **state) {
     assert_int_equal(table_info_of(&options, 9, &map, &table), MR_OK);
     assert_true(table.id == 9 && !table.dropped && !table_info_in_rounds(&table));
     assert_true(table.item == 2 && table.row == 10);
-    assert_true(table.consistency.kind == CONSISTENCY_SSP && table.consistency.bound == 3); /* the deployment's */
+    /* the deployment's default */
+    assert_true(table.consistency.kind == CONSISTENCY_SSP && table.consistency.bound == 3);
     assert_string_equal(table.table.name, "table");
     assert_int_equal(table_schema_decode(span_of(table.define, sizeof table.define), &read), MR_OK);
     assert_null(table_schema_differs(&read, &table.table.schema));
@@ -82,7 +83,7 @@ static void where_there_are_no_such_slots_it_is_refused(void **state) {
     assert_non_null(strstr(mr_last_error(), "tables with rounds only"));
 }
 
-/* Blocks of all arrays lie one after the other in the slots, in turn. */
+/* The blocks of all arrays are assigned to the slots in turn. */
 static void blocks_lie_evenly(void **state) {
     const mr_ps_array arrays[] = {
         {.name = "a", .dims = 1, .shape = {95}}, {.name = "b", .dims = 2, .shape = {3, 17}}, {.name = "c"}};
@@ -109,7 +110,7 @@ static void blocks_lie_evenly(void **state) {
         beginnings |= 1U << first;
         table_info_fini(&table);
     }
-    assert_true(__builtin_popcount(beginnings) > SLOTS / 2); /* tables do not all begin with the same slot */
+    assert_true(__builtin_popcount(beginnings) > SLOTS / 2); /* tables begin at different slots */
 }
 
 static void keys_of_an_ordered_table_lie_in_order(void **state) {
@@ -151,7 +152,8 @@ static void marks_are_those_of_a_generation(void **state) {
         *mark = (table_info_mark){i, i + 1, i + 2};
     }
     for (uint32_t i = SLOTS; i < 2 * SLOTS; i++) assert_int_equal(table_info_mark_of(&table, i, 5)->batch, i + 1);
-    assert_int_equal(table_info_mark_of(&table, 2 * SLOTS - 1, 6)->batch, 0); /* another one: nobody knows the table */
+    /* another generation: no slot has the schema */
+    assert_int_equal(table_info_mark_of(&table, 2 * SLOTS - 1, 6)->batch, 0);
     assert_int_equal(table_info_mark_of(&table, SLOTS, 6)->query, 0);
     table_info_fini(&table);
 }

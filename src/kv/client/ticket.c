@@ -54,7 +54,7 @@ mr_status tickets_open(tickets *tickets, bool kept, ticket **out) {
     if (list_empty(&tickets->free)) MR_TRY(add_chunk(tickets));
     ticket *ticket = container_of(tickets->free.next, struct ticket, link);
     list_remove(&ticket->link);
-    if (ticket->turn == 0) ticket->turn = 1; /* no number is 0 */
+    if (ticket->turn == 0) ticket->turn = 1; /* no ticket number is 0 */
     ticket->parts = 1;
     ticket->kept = kept;
     ticket->status = MR_OK;
@@ -65,7 +65,7 @@ mr_status tickets_open(tickets *tickets, bool kept, ticket **out) {
     return MR_OK;
 }
 
-/* ---- Their ends. */
+/* ---- Completion. */
 
 void tickets_end(tickets *tickets, ticket *ticket, mr_status status) {
     MR_ASSERT(ticket->parts != 0);

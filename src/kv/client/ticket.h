@@ -1,16 +1,15 @@
-/* ticket.h — open requests of a worker: each has one part for every slot it went to, and is done when all parts are.
+/* ticket.h — open requests of a worker: each has one part per slot, and ends when all its parts have ended.
  *
- *   free ── tickets_open ──► open ── the last part is over ──► over ── asked after ──► free
- *                                                               └── the caller has no number of it: freed at once
+ *   free ── tickets_open ──► open ── the last part ends ───► over ── result taken ─► free
+ *                                                               └── the caller keeps no number: freed at once
  *
- * The number of a ticket is its place and how often the place was given, so a number that was asked after is never
- * taken for another ticket. The creator of a ticket holds one part of it until it has added all others (tickets_end of
- * its own).
+ * The number of a ticket consists of its place and a counter of the place's uses, so an old number never denotes
+ * another ticket. The creator of a ticket holds one part until all others are added, and then ends it with tickets_end.
  *
  * Callbacks  A ticket with a callback is kept until tickets_tell has returned it: tickets_tell returns the finished
  *            ones in the order of their ends. The caller makes the call: this module takes no locks.
- * Bounds     TICKETS_MAX that were not asked after.
- * Ownership  memory of a ticket (`memory`) is freed when it is over. Tickets do not move.
+ * Bounds     TICKETS_MAX tickets whose result was not taken.
+ * Ownership  memory of a ticket (`memory`) is freed when the ticket is over. Tickets do not move.
  * Pure. */
 #pragma once
 #include <stdbool.h>
@@ -26,17 +25,17 @@ typedef void ticket_done_fn(void *context, mr_status status);
 
 typedef struct ticket {
     uint32_t place, turn;
-    uint32_t parts; /* unfinished ones */
-    bool kept;      /* the caller has its number */
+    uint32_t parts; /* unfinished parts */
+    bool kept;      /* the caller has the ticket's number */
     mr_status status;
     ticket_done_fn *done; /* NULL: no callback */
     void *context;
     void *memory;                  /* owned; NULL: none */
-    void (*release)(void *memory); /* of that; NULL: free */
+    void (*release)(void *memory); /* frees `memory`; NULL: free */
     list link;                     /* free, or over with a pending callback */
 } ticket;
 
-typedef struct tickets { /* tickets_init */
+typedef struct tickets { /* initialized by tickets_init */
     ticket **chunks;     /* owned */
     uint32_t chunk_count;
     uint32_t taken; /* places in use */
@@ -47,18 +46,20 @@ typedef struct tickets { /* tickets_init */
 void tickets_init(tickets *tickets);
 void tickets_fini(tickets *tickets); /* calls no callbacks */
 
-/* With one part, which is the creator's. `kept`: the caller will ask for the result. MR_BUSY: too many tickets. */
+/* Opens a ticket with one part, which is the creator's. `kept`: the caller will take the result. MR_BUSY: too many
+ * tickets. */
 MR_MUST mr_status tickets_open(tickets *tickets, bool kept, ticket **out);
 static inline void tickets_part(ticket *ticket) { ticket->parts++; }
-/* A part is over; the first status other than MR_OK is that of the ticket. The ticket may be gone after that. */
+/* Ends a part; the ticket gets the first status other than MR_OK. The ticket may be freed. */
 void tickets_end(tickets *tickets, ticket *ticket, mr_status status);
 
 static inline uint64_t tickets_number(const ticket *ticket) { return (uint64_t)ticket->turn << 32 | ticket->place; }
 ticket *tickets_find(const tickets *tickets, uint64_t number); /* NULL: not found */
-void tickets_abandon(tickets *tickets, uint64_t number);       /* the caller will not ask for the result */
+void tickets_abandon(tickets *tickets, uint64_t number);       /* the caller will not take the result */
 
-/* MR_OK: it is over, with *outcome, and is now forgotten. MR_BUSY: under way. MR_NOT_FOUND: no such ticket. */
+/* MR_OK: the ticket is over, *outcome is set, and the ticket is freed. MR_BUSY: under way. MR_NOT_FOUND: no such
+ * ticket. */
 mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome);
 
-/* The next pending callback, with the outcome; false: none. The ticket may be gone after that. */
+/* The next pending callback, with the outcome; false: none. The ticket may be freed. */
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status);

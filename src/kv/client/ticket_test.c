@@ -1,4 +1,4 @@
-/* ticket_test.c — requests are counted down, asked after once, and told once. */
+/* ticket_test.c — a ticket ends with its last part, gives its result once, and calls back once. */
 #include "kv/client/ticket.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 
-/* How it ended; MR_BUSY: it has not. */
+/* Status of an ended ticket; MR_BUSY: not ended. */
 static mr_status outcome(tickets *tickets, uint64_t number) {
     mr_status status = MR_BUSY;
     MR_TRY(tickets_ask(tickets, number, &status));
@@ -31,14 +31,14 @@ static void a_request_is_over_when_all_its_parts_are(void **state) {
     tickets_part(ticket);
     tickets_part(ticket);
     ticket->memory = xmalloc(10);
-    tickets_end(&tickets, ticket, MR_OK); /* the section decoder's */
+    tickets_end(&tickets, ticket, MR_OK); /* the creator's part */
     assert_int_equal(outcome(&tickets, number), MR_BUSY);
     tickets_end(&tickets, ticket, MR_STALE);
     assert_int_equal(outcome(&tickets, number), MR_BUSY);
     assert_int_equal(tickets.open, 1);
     tickets_end(&tickets, ticket, MR_OK);
     assert_int_equal(tickets.open, 0);
-    assert_int_equal(outcome(&tickets, number), MR_STALE); /* as the first that failed */
+    assert_int_equal(outcome(&tickets, number), MR_STALE); /* status of the first part that failed */
     assert_int_equal(outcome(&tickets, number), MR_NOT_FOUND);
     tickets_fini(&tickets);
 }
@@ -79,7 +79,7 @@ static void a_callback_is_called_at_the_end(void **state) {
     for (int i = 0; i < 2; i++) {
         assert_true(tickets_tell(&tickets, &done, &context, &status));
         done(context, status);
-        assert_int_equal(heard[1], MR_STALE); /* the one that was over first */
+        assert_int_equal(heard[1], MR_STALE); /* the ticket that ended first */
     }
     assert_int_equal(heard[0], MR_OK);
     assert_false(tickets_tell(&tickets, &done, &context, &status));
@@ -112,11 +112,11 @@ static void an_abandoned_ticket_is_freed(void **state) {
     uint64_t numbers[] = {tickets_number(early), tickets_number(late)};
     tickets_end(&tickets, early, MR_OK);
     for (int i = 0; i < 2; i++) tickets_abandon(&tickets, numbers[i]);
-    assert_int_equal(tickets.taken, 1); /* one was over */
+    assert_int_equal(tickets.taken, 1); /* one had ended */
     for (int i = 0; i < 2; i++) assert_int_equal(outcome(&tickets, numbers[i]), MR_NOT_FOUND);
     tickets_end(&tickets, late, MR_OK);
     assert_int_equal(tickets.taken, 0);
-    tickets_abandon(&tickets, numbers[0]); /* no such one */
+    tickets_abandon(&tickets, numbers[0]); /* no such ticket */
     tickets_fini(&tickets);
 }
 

@@ -1,4 +1,4 @@
-/* zero_copy_test.c — memory that is given back while somebody still holds it is copied first. */
+/* zero_copy_test.c — borrowed memory that is returned while a link holds it is copied first. */
 #include "kv/client/zero_copy.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 
-typedef struct holder { /* one who points at what is lent */
+typedef struct holder { /* a holder of the borrowed bytes */
     unsigned told;
     const shared_bytes *bytes;
     span from, to;
@@ -30,7 +30,7 @@ static void released_values_are_not_copied(void **state) {
     char memory[] = "abcdefg";
     zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
     shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
-    shared_bytes_unref(held); /* it has left */
+    shared_bytes_unref(held); /* the link has sent it */
     zero_copy_end(zero_copy);
     zero_copy_end(NULL);
     assert_int_equal(holder.told, 0);
@@ -42,7 +42,7 @@ static void values_held_at_the_end_are_copied(void **state) {
     zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
     shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
     zero_copy_end(zero_copy);
-    memset(memory, 'x', sizeof memory); /* it is the caller's again */
+    memset(memory, 'x', sizeof memory); /* the memory is the caller's again */
     assert_true(holder.told == 1 && holder.bytes == held && holder.from.data == (const uint8_t *)memory);
     assert_int_equal(holder.to.size, sizeof memory);
     assert_memory_equal(holder.to.data, "abcdefg", sizeof memory);
@@ -70,7 +70,7 @@ static void without_memory_it_is_said_so(void **state) {
     shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
     alloc_fail_at(1);
     assert_false(zero_copy_recall(zero_copy));
-    assert_true(holder.told == 0 && zero_copy->bytes.data == (const uint8_t *)memory); /* all is as it was */
+    assert_true(holder.told == 0 && zero_copy->bytes.data == (const uint8_t *)memory); /* unchanged */
     alloc_fail_at(1);
     zero_copy_end(zero_copy);
     alloc_fail_at(0);

@@ -19,8 +19,7 @@ const char *codec_name(codec_id id) { return id >= 0 && id < CODEC_IDS ? names[i
 
 static bool picks(codec_id id) { return id == CODEC_TOPK || id == CODEC_RANDK; }
 
-/* Digits, perhaps a point and more of them (strtod would ask the program's locale what a point is). Below 0:
- * neither. */
+/* Parses digits with an optional decimal point (strtod would use the locale's point). A negative result: malformed. */
 static double number_of(const char *text) {
     double value = 0, unit = 1;
     const char *at = text;
@@ -54,14 +53,14 @@ static size_t kept(const codec *codec, size_t count) {
     return count == 0 ? 0 : k < 1 ? 1 : k > count ? count : k;
 }
 
-/* Bytes behind the head. */
+/* Bytes of a message behind its head. */
 static size_t body_size(codec_id id, size_t count, size_t k) {
     switch (id) {
     case CODEC_NONE: return count * 4;
     case CODEC_FP16:
     case CODEC_BF16: return count * 2;
     case CODEC_INT8: return count + blocks(count, CODEC_INT8_BLOCK) * 4;
-    case CODEC_SIGN: return (count + 7) / 8 + blocks(count, CODEC_SIGN_BLOCK) * 4; /* a block is whole bytes */
+    case CODEC_SIGN: return (count + 7) / 8 + blocks(count, CODEC_SIGN_BLOCK) * 4; /* a block has full bytes */
     case CODEC_TOPK: return 4 + k * 8;
     case CODEC_RANDK: return 12 + k * 4;
     case CODEC_IDS: break;
@@ -80,7 +79,7 @@ static uint8_t *put_float(uint8_t *at, float value) {
     return at + sizeof value;
 }
 
-/* Added and subtracted again, it rounds numbers below 2^22 to the nearest whole number, even. */
+/* Adding and subtracting it rounds numbers below 2^22 to the nearest even integer. */
 static const float NEAREST = 0x1.8p23f;
 
 static uint8_t *encode_int8(const float *values, size_t count, uint8_t *at) {
@@ -93,7 +92,8 @@ static uint8_t *encode_int8(const float *values, size_t count, uint8_t *at) {
         at = put_float(at, scale);
         for (size_t i = 0; i < size; i++) {
             float q = scale > 0 ? (x[i] / scale + NEAREST) - NEAREST : 0;
-            at[i] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q); /* a tiny scale is rounded coarsely */
+            /* a very small scale is rounded coarsely, so q may exceed 127 */
+            at[i] = (uint8_t)(int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
         }
         at += size;
     }
@@ -135,7 +135,7 @@ static void decode_sign(reader *reader, float *out, size_t count) {
     }
 }
 
-/* ---- Some of the values. */
+/* ---- Sparsifying codecs. */
 
 static uint8_t *encode_topk(const codec *codec, const float *values, size_t count, uint8_t *at) {
     uint32_t k = (uint32_t)kept(codec, count);

@@ -8,7 +8,7 @@
  *   3   int8   n + 4 for each 256       scale · q, scale = max|x| / 127, q = x / scale rounded to the nearest, even
  *   4   sign   n/8 + 4 for each 1024    ±scale, scale = the mean of |x|
  *   5   topk   8·k                      the k largest by |x| (of equal ones the first), 0 elsewhere
- *   6   randk  8 + 4·k                  one of each of k equal stretches, drawn from (seed, step), 0 elsewhere
+ *   6   randk  8 + 4·k                  one of each of k equal stretches, random by (seed, step), 0 elsewhere
  *
  * All codecs except none are lossy: the loss is added to the next values (residual.h). The output of an encoder is a
  * function of the values, the settings and the step, equal on every machine: scales are sums and divisions in fp64 in
@@ -22,8 +22,8 @@
  *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
  *            randk: 4 k, 8 seed, k values
  *
- * Ids are never reused. A table names its codec, which the creator of the table has to know (table_schema.h). A message
- * carries the id of its own codec, so messages of another codec or without one are decoded as well. */
+ * Ids are never reused. A table has a codec, which must be available to the table's creator (table_schema.h). A message
+ * carries the id of its codec, so messages of another codec or of none can be decoded, too. */
 #pragma once
 
 #include "base/bytes.h"
@@ -55,18 +55,18 @@ typedef struct codec {
 
 const char *codec_name(codec_id id); /* static */
 
-/* "fp16", "topk:0.01": MR_NOT_FOUND, and the error lists the codecs; MR_INVALID: not a fraction. */
+/* Parses "fp16" or "topk:0.01". MR_NOT_FOUND: the error lists the codecs; MR_INVALID: not a fraction. */
 MR_MUST mr_status codec_parse(const char *text, codec *out);
 
 size_t codec_bound(const codec *codec, size_t count); /* upper bound of a message of so many values */
 
-/* MR_INVALID: a value is not finite, and the codec needs a scale or an order (int8, sign, topk). */
+/* Checks the values. MR_INVALID: a value is not finite, and the codec needs a scale or an order (int8, sign, topk). */
 MR_MUST mr_status codec_check(const codec *codec, const float *values, size_t count);
 
-/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes and returns its size. MR_INVALID:
+/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes, and sets its size. MR_INVALID: as
  * codec_check. */
 MR_MUST mr_status codec_encode(const codec *codec, uint64_t step, const float *values, size_t count, void *out,
                                size_t room, size_t *size);
 
-/* Decodes a message of exactly `count` values, of any codec. MR_CORRUPT, and `out` is undefined. */
+/* Decodes a message of exactly `count` values, of any codec. MR_CORRUPT: `out` is undefined. */
 MR_MUST mr_status codec_decode(span message, float *out, size_t count);

@@ -1,4 +1,4 @@
-/* codec_test.c — round trips of the codecs, their sizes, and refused messages. */
+/* codec_test.c — round trips of the codecs, their sizes, and malformed messages. */
 #include "kv/codec/codec.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ static void the_largest_are_picked(void **state) {
     for (uint64_t seed = 0; seed < 5; seed++) {
         codec codec = parsed("topk:0.02");
         draw(&scene, seed);
-        if (seed == 3) /* few values, many equal, some tiny */
+        if (seed == 3) /* few different values, some tiny */
             for (size_t i = 0; i < COUNT; i++)
                 scene.values[i] = (i % 40 == 7 ? 1e-42f : 0) * (i % 80 == 7 ? -1.0f : 1.0f);
         there_and_back(&scene, &codec, COUNT);
@@ -101,7 +101,8 @@ static void the_largest_are_picked(void **state) {
             if (is) assert_true(scene.back[i] == scene.values[i] && fabsf(scene.values[i]) >= fabsf(sorted[59]));
         }
         assert_int_equal(picked, 60);
-        if (seed == 3) assert_true(scene.back[7] != 0 && scene.back[60 * 40 + 7] == 0); /* of equal ones the first */
+        /* of equal values the first is sent */
+        if (seed == 3) assert_true(scene.back[7] != 0 && scene.back[60 * 40 + 7] == 0);
     }
 }
 
@@ -124,7 +125,7 @@ static void one_of_each_stretch_is_drawn(void **state) {
     assert_int_equal(same, 60);
 }
 
-/* With feedback everything arrives in the end: sums of what was sent stay near sums of what was to be sent. */
+/* With error feedback the sums of the sent values stay near the sums of the pushed values. */
 static void nothing_is_lost_for_ever(void **state) {
     static scene scene;
     static float sent[COUNT], wanted[COUNT];
@@ -155,7 +156,7 @@ static void nothing_is_lost_for_ever(void **state) {
     }
 }
 
-/* What a half cannot hold follows with the next ones. */
+/* A value above the fp16 range is sent in parts, with the next pushes. */
 static void clipped_values_are_carried_to_the_next_push(void **state) {
     codec codec = parsed("fp16");
     uint8_t message[64];
@@ -172,7 +173,7 @@ static void clipped_values_are_carried_to_the_next_push(void **state) {
     assert_true(back[0] == 34496 && rest[0] == 0 && back[1] == -65504 && back[2] == 0);
 }
 
-/* Sums that no float can hold are not made. */
+/* A residual whose sum with a value would overflow is dropped. */
 static void a_rest_that_would_overflow_is_forgotten(void **state) {
     codec codec = parsed("int8");
     uint8_t message[64];
@@ -205,7 +206,7 @@ static void every_length_is_checked(void **state) {
         draw(&scene, c);
         for (size_t count = 0; count < 12; count++) {
             there_and_back(&scene, &codec, count);
-            uint8_t *copy = malloc(scene.size + 1); /* of exactly the size, for the sanitizer */
+            uint8_t *copy = malloc(scene.size + 1); /* of the exact size, for the sanitizer */
             for (size_t cut = 0; cut < scene.size; cut++) {
                 uint8_t *exact = malloc(cut + 1);
                 memcpy(exact, scene.message, cut);

@@ -1,5 +1,5 @@
-/* compress.c — see compress.h. The few functions of the libraries are declared here, unchanged since their first
- * versions: so neither library is needed to build. */
+/* compress.c — see compress.h. The library functions that are used are declared here; they are unchanged since the
+ * first versions of the libraries. So neither library is needed to build. */
 #include "kv/codec/compress.h"
 
 #include <dlfcn.h>
@@ -14,9 +14,12 @@ enum { ZSTD_LEVEL = 1 };
 struct compressor {
     compressor_id id;
     void *library;
-    int (*lz4_compress)(const char *from, char *to, int size, int room);   /* LZ4_compress_default: 0, it did not fit */
-    int (*lz4_decompress)(const char *from, char *to, int size, int room); /* LZ4_decompress_safe: below 0, wrong */
-    void *packer, *unpacker; /* owned: zstd's contexts, each made at its first use: most processes need only one */
+    /* LZ4_compress_default; 0: the result does not fit */
+    int (*lz4_compress)(const char *from, char *to, int size, int room);
+    /* LZ4_decompress_safe; negative: malformed */
+    int (*lz4_decompress)(const char *from, char *to, int size, int room);
+    /* owned: contexts of zstd, each created at its first use, since most processes need only one */
+    void *packer, *unpacker;
     void *(*zstd_packer_create)(void), *(*zstd_unpacker_create)(void);
     size_t (*zstd_packer_free)(void *packer), (*zstd_unpacker_free)(void *unpacker);
     size_t (*zstd_compress)(void *packer, void *to, size_t room, const void *from, size_t size, int level);
@@ -24,7 +27,7 @@ struct compressor {
     unsigned (*zstd_is_error)(size_t code);
 };
 
-/* A function of the library, for the field at `out`. False: not found. */
+/* Looks up a function of the library and stores it at `out`. False: not found. */
 static bool find(compressor *compressor, const char *name, void *out) {
     *(void **)out = dlsym(compressor->library, name);
     return *(void **)out != NULL;
@@ -69,7 +72,7 @@ void compressor_close(compressor *compressor) {
 
 size_t compressor_bound(size_t size) { return COMPRESSOR_HEAD + size; }
 
-/* Into less room than the bytes have; 0: they do not fit. */
+/* Compresses into less room than the bytes need; 0: the result does not fit. */
 static size_t compress(compressor *compressor, span bytes, uint8_t *out) {
     size_t room = bytes.size - 1, size = 0;
     if (compressor->id == COMPRESSOR_LZ4)

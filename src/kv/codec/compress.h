@@ -1,6 +1,6 @@
 /* compress.h — lossless compression of bytes: lz4 and zstd.
  *
- * The libraries are opened with a compressor, not linked: a program that compresses nothing needs neither. Bytes that
+ * The libraries are opened by compressor_open, not linked: a program that does not compress needs neither. Bytes that
  * do not become smaller are stored unchanged. The compressed bytes differ between versions of a library; the
  * decompressed bytes do not.
  *
@@ -24,19 +24,19 @@ typedef enum compressor_id {
 
 typedef struct compressor compressor;
 
-/* MR_NOT_FOUND: the library is missing on this machine */
+/* Opens a compressor. MR_NOT_FOUND: its library is not available on this machine. */
 MR_MUST mr_status compressor_open(compressor_id id, compressor **out);
 void compressor_close(compressor *compressor);
 
-size_t compressor_bound(size_t size); /* upper bound of a message of so many bytes */
+size_t compressor_bound(size_t size); /* upper bound of the message for so many bytes */
 
 /* Writes a message of size ≤ COMPRESSOR_SIZE_MAX bytes into compressor_bound bytes and returns its size. Equal bytes
  * give equal messages, regardless of earlier calls. */
 size_t compressor_pack(compressor *compressor, span bytes, void *out);
 
-/* The decompressed size of a message. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
+/* Size of the decompressed message. MR_CORRUPT; MR_TOO_LARGE: above `limit`. */
 MR_MUST mr_status compressor_size(span message, size_t limit, size_t *out);
 
-/* Decompresses into exactly so much room. MR_CORRUPT, and `out` is undefined; MR_INVALID: the message was made by
- * another kind of compressor; MR_NOMEM: the message was not read. Earlier messages, damaged or not, have no effect. */
+/* Decompresses into exactly `size` bytes. MR_CORRUPT: `out` is undefined; MR_INVALID: the message is of another kind of
+ * compressor; MR_NOMEM: the message was not read. Earlier messages, malformed or not, have no effect. */
 MR_MUST mr_status compressor_unpack(compressor *compressor, span message, void *out, size_t size);

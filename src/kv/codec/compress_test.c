@@ -1,4 +1,4 @@
-/* compress_test.c — bytes there and back, the same again and again, and bytes that were never packed. */
+/* compress_test.c — round trips, determinism, and malformed messages. */
 #include "kv/codec/compress.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ enum { SIZE = 50000 };
 static compressor *open_or_skip(compressor_id id) {
     compressor *compressor;
     mr_status status = compressor_open(id, &compressor);
-    if (status == MR_NOT_FOUND) skip(); /* this machine does not have its library */
+    if (status == MR_NOT_FOUND) skip(); /* the library is not available on this machine */
     assert_int_equal(status, MR_OK);
     return compressor;
 }
@@ -24,7 +24,7 @@ static void there_and_back(compressor_id id) {
     uint8_t *bytes = calloc(1, SIZE), *message = malloc(compressor_bound(SIZE)), *back = malloc(SIZE + 1);
     rng rng;
     rng_init(&rng, 1);
-    for (int kind = 0; kind < 3; kind++) { /* zeros, text-like, chance */
+    for (int kind = 0; kind < 3; kind++) { /* zeros, text-like, random */
         for (size_t i = 0; i < SIZE; i++) bytes[i] = kind == 0 ? 0 : (uint8_t)rng_below(&rng, kind == 1 ? 4 : 256);
         for (size_t size = 0; size <= SIZE; size = size * 3 + 1) {
             size_t packed = compressor_pack(compressor, span_of(bytes, size), message), found;
@@ -72,7 +72,7 @@ static void damaged(compressor_id id) {
 static void damaged_lz4_is_refused(void **state) { damaged(COMPRESSOR_LZ4); }
 static void damaged_zstd_is_refused(void **state) { damaged(COMPRESSOR_ZSTD); }
 
-/* A step that is played again sends the same bytes, whatever its press has packed before. */
+/* A replayed step sends the same bytes, regardless of what its compressor has packed before. */
 static void what_was_packed_before_does_not_show(compressor_id id) {
     enum { TURNS = 300 };
     compressor *used = open_or_skip(id);
@@ -97,7 +97,7 @@ static void what_was_packed_before_does_not_show(compressor_id id) {
 static void lz4_packs_the_same(void **state) { what_was_packed_before_does_not_show(COMPRESSOR_LZ4); }
 static void zstd_packs_the_same(void **state) { what_was_packed_before_does_not_show(COMPRESSOR_ZSTD); }
 
-/* Messages of all sizes with one press, some of them damaged: whatever came before, each unfolds as it would alone. */
+/* One compressor unpacks messages of all sizes, some malformed; each result is as with a new compressor. */
 static void what_was_unpacked_before_does_not_show(compressor_id id) {
     enum { TURNS = 300 };
     compressor *used = open_or_skip(id);

@@ -7,7 +7,7 @@
 
 static bool is_finite(float value) { return (half_bits(value) & 0x7f800000) != 0x7f800000; }
 
-/* The wanted values: the sum, where it is finite. */
+/* Adds values to the residuals where the sum is finite; else the value replaces the residual. */
 SIMD_CLONES static void residual_add(const float *restrict values, float *restrict rest, size_t count) {
     for (size_t i = 0; i < count; i++) {
         float sum = values[i] + rest[i];
@@ -15,7 +15,7 @@ SIMD_CLONES static void residual_add(const float *restrict values, float *restri
     }
 }
 
-/* The part of it that can be sent. */
+/* The part of the wanted values that fp16 can represent. */
 SIMD_CLONES static void residual_bound(const float *restrict wanted, float *restrict out, size_t count) {
     const float most = 65504;
     for (size_t i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ mr_status residual_encode(const codec *codec, uint64_t step, const float *values
     if (codec->id == CODEC_FP16) residual_bound(rest, scratch, count);
     mr_status status = codec_encode(codec, step, codec->id == CODEC_FP16 ? scratch : rest, count, out, room, size);
     if (status == MR_OK) status = codec_decode(span_of(out, *size), scratch, count);
-    MR_ASSERT(status == MR_OK); /* finite, and written here */
+    MR_ASSERT(status == MR_OK); /* a message that was just encoded */
     residual_subtract(rest, scratch, count);
     return MR_OK;
 }

@@ -1,5 +1,5 @@
-/* sparsify.c — see sparsify.h. The bits of a magnitude, as a number, are in the order of the magnitudes. They are read
- * from the highest: 11, 10 and 10 of them; each pass finds in which of its numbers the kth largest lies. */
+/* sparsify.c — see sparsify.h. The bits of magnitudes, read as integers, have the order of the magnitudes. Three passes
+ * read 11, 10 and 10 bits from the highest down; each finds the bits of the kth largest magnitude. */
 #include "kv/codec/sparsify.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@ enum { NUMBERS = 2048 };
 
 static uint32_t magnitude(float value) { return half_bits(value) & 0x7fffffff; }
 
-/* Of the values whose bits from `above` on are `prefix`, by the next bits down to `low`: the number in which the *k-th
- * largest lies. *k is then its rank among those. */
+/* Among the values whose bits from `above` on are `prefix`: the next bits, down to `low`, of the *k-th largest. *k
+ * becomes its rank among the values that share these bits. */
 static uint32_t narrow(const float *values, size_t count, uint32_t prefix, unsigned above, unsigned low, size_t *k) {
     size_t counts[NUMBERS] = {0};
     uint32_t mask = (UINT32_C(1) << (above - low)) - 1, number = mask;

@@ -6,12 +6,12 @@
  *   1 1 4    role of the sender; role and number of the receiver
  *   1 + n    address of the sender
  *   8        incarnation of the receiver
- *   8 8      number of the request, of its sender to this receiver, from 1; the lowest unanswered one
+ *   8 8      number of the request, counted from 1 per sender and receiver; the lowest unanswered one
  *   4 4      app, head
  *   4        of a response: its status
  *   …        body, to the end
  *
- * The stamp has the newest cluster map that the sender knows, its number and its incarnation. Pure. */
+ * The stamp has the sender's newest cluster map, number and incarnation. Pure. */
 #pragma once
 #include "cluster/control_message.h"
 #include "miniray/admin.h"
@@ -32,7 +32,7 @@ typedef struct app_message {
     span body;
 } app_message;
 
-/* the bytes of the control message's value; the caller frees them */
+/* Encodes a message into the control message's value; the caller frees the returned bytes. */
 uint8_t *app_message_write(const app_message *message, control_message *control_message);
-/* MR_CORRUPT; the body is borrowed */
+/* MR_CORRUPT. The body is borrowed from the control message. */
 MR_MUST mr_status app_message_read(const control_message *message, app_message *out);

@@ -16,24 +16,24 @@ typedef struct peer { /* a receiving process */
     list link;
     uint8_t role;
     uint32_t number;
-    uint64_t incarnation; /* 0: not known */
+    uint64_t incarnation; /* 0: unknown */
     char address[MR_PS_ADDRESS_MAX];
-    bool here;     /* according to the scheduler */
-    uint64_t last; /* last number assigned, to this incarnation */
-    list legs;     /* of leg, in order: those under way first */
+    bool here;     /* alive, according to the scheduler */
+    uint64_t last; /* last number assigned for this incarnation */
+    list legs;     /* legs in order: those under way first */
 } peer;
 
 typedef struct call call;
 
-typedef struct outcome { /* of a request */
+typedef struct outcome { /* result of a request */
     mr_status status;
     int32_t head;
-    uint8_t *body; /* owned; NULL: there is no outcome yet */
+    uint8_t *body; /* owned; NULL: no outcome yet */
     size_t size;
 } outcome;
 
 typedef struct leg { /* a request to one process */
-    list link;       /* in the peer's list; alone: over */
+    list link;       /* in the peer's list; unlinked: ended */
     call *call;
     peer *peer;
     uint64_t number; /* 0: not sent yet */
@@ -44,11 +44,11 @@ typedef struct leg { /* a request to one process */
 struct call {
     list link;
     uint64_t ticket;
-    app_rpc_call asked; /* its body is owned, behind the call */
-    uint8_t unlisted;   /* roles whose processes are not known */
-    leg **legs;         /* owned, each too */
+    app_rpc_call asked; /* owns its body, which is allocated behind the call */
+    uint8_t unlisted;   /* roles whose processes are unknown */
+    leg **legs;         /* owned, with its elements */
     size_t leg_count, over;
-    bool told; /* its callback is queued, or was called */
+    bool told; /* the callback is queued, or was called */
     list told_link;
     uint8_t body[];
 };
@@ -65,7 +65,7 @@ typedef struct sender { /* a sending process */
     uint32_t number;
     uint64_t incarnation, oldest;
     char address[MR_PS_ADDRESS_MAX];
-    answer answers[APP_RPC_WINDOW]; /* by number modulo that; number 0: none */
+    answer answers[APP_RPC_WINDOW]; /* by number modulo APP_RPC_WINDOW; number 0: none */
 } sender;
 
 typedef struct app {
@@ -80,13 +80,13 @@ struct app_rpc {
     uint64_t tickets;
     int64_t ask_us, next_us;
     list peers, senders, calls, told;
-    list deliveries, messages; /* of received requests: for their handlers; under a handler */
+    list deliveries, messages; /* received requests: waiting for their handlers; under a handler */
     uint32_t call_count;
     app *apps; /* owned */
     uint32_t app_count;
 };
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 app_rpc *app_rpc_create(const process_sender *self) {
     app_rpc *rpc = xcalloc(1, sizeof *rpc);
@@ -177,7 +177,7 @@ static void say(app_rpc *rpc, const char *address, app_message *message) {
     free(bytes);
 }
 
-/* The lowest unanswered number: all below are answered. Unsent requests have higher ones. */
+/* Lowest unanswered number. Requests that are not sent have higher numbers. */
 static uint64_t oldest_of(const peer *peer) {
     const leg *first = list_empty(&peer->legs) ? NULL : container_of(peer->legs.next, leg, link);
     return first == NULL || first->number == 0 ? peer->last + 1 : first->number;
@@ -203,7 +203,7 @@ static void sooner(app_rpc *rpc, int64_t us) {
     if (us < rpc->next_us) rpc->next_us = us;
 }
 
-/* Assigns numbers to waiting requests, as far as the window goes, and sends those that are due. */
+/* Assigns numbers to waiting requests within the window, and sends those that are due. */
 static void pump_peer(app_rpc *rpc, peer *peer, int64_t now_us) {
     if (!peer->here) return;
     for (list *item = peer->legs.next; item != &peer->legs; item = item->next) {
@@ -223,7 +223,7 @@ static void ask_who(app_rpc *rpc, uint8_t role, uint32_t number) {
     rpc->self.send(rpc->self.context, rpc->self.scheduler, &message);
 }
 
-/* Asks for the addresses of the peers that calls wait for, and whether they live. */
+/* Asks the scheduler for the addresses of the peers of pending calls, and whether these peers are alive. */
 static void ask(app_rpc *rpc, int64_t now_us) {
     uint8_t roles = 0;
     bool any = false, due = now_us >= rpc->ask_us;
@@ -370,12 +370,12 @@ mr_ps_responses *app_rpc_collect(app_rpc *rpc, uint64_t ticket) {
     return all;
 }
 
-/* ---- Answers of the scheduler about other processes. */
+/* ---- Scheduler's answers about other processes. */
 
 static void lose(app_rpc *rpc, peer *peer, const char *why) {
     for (list *item; (item = peer->legs.next) != &peer->legs;) {
         leg *leg = container_of(item, struct leg, link);
-        if (leg->number == 0) break; /* not sent to a process yet */
+        if (leg->number == 0) break; /* no request behind this one was sent to a process */
         end_leg(rpc, leg, MR_PEER_DIED, 0, span_of(why, strlen(why)));
     }
 }
@@ -391,11 +391,11 @@ static void meet(app_rpc *rpc, uint8_t role, const process_table_entry *entry, i
     peer->incarnation = entry->incarnation;
     peer->here = entry->here;
     memcpy(peer->address, entry->address, sizeof peer->address);
-    if (!peer->here) lose(rpc, peer, died); /* unsent requests wait for the next process of its number */
+    if (!peer->here) lose(rpc, peer, died); /* unsent requests wait for the next process with this number */
     pump_peer(rpc, peer, now_us);
 }
 
-/* Calls to all of a role begin with the present processes. */
+/* Adds the present processes of a role as receivers of the calls to that role. */
 static void list_role(app_rpc *rpc, uint8_t role, const process_table_entry *entries, uint32_t count) {
     list_for_each (item, &rpc->calls) {
         call *call = container_of(item, struct call, link);
@@ -511,7 +511,8 @@ static void take_request(app_rpc *rpc, const app_message *message) {
         if (answer->outcome.body != NULL) say_answer(rpc, sender, answer);
         return;
     }
-    if (answer->number != 0) return; /* beyond its window, or the earlier request in its place is still handled */
+    /* beyond the sender's window, or the earlier request in this place is still being handled */
+    if (answer->number != 0) return;
     *answer = (struct answer){.number = message->number, .app = message->app};
     const app *app = find_app(rpc, message->app);
     if (app != NULL)
@@ -545,7 +546,7 @@ bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) 
     if (self->incarnation == 0 || app_message_read(message, &app_message) != MR_OK || app_message.map > self->map)
         return true;
     if (app_message.to_role != self->role || app_message.to != self->number) return true;
-    if (app_message.to_incarnation != self->incarnation) return true; /* the scheduler tells the sender */
+    if (app_message.to_incarnation != self->incarnation) return true; /* the scheduler informs the sender */
     if (app_message.kind == APP_MESSAGE_REQUEST)
         take_request(rpc, &app_message);
     else
@@ -553,7 +554,7 @@ bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) 
     return true;
 }
 
-/* ---- Calling. */
+/* ---- Handlers and callbacks. */
 
 static void handle(void *context, mr_status status) {
     mr_ps_message *message = context;

@@ -1,5 +1,5 @@
-/* app_rpc_test.c — requests between processes over a network that loses and repeats: each is handled once, or said to
- * be lost. */
+/* app_rpc_test.c — requests over a network that loses and repeats messages: each is handled once, or reported as
+ * lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,9 +24,9 @@ typedef struct node {
     app_rpc *rpc;
     process_state state;
     uint32_t handled, told;
-    uint64_t heads[256]; /* how often each was handled */
+    uint64_t heads[256]; /* times that each request was handled */
     mr_ps_message *kept;
-    mr_status status; /* told last */
+    mr_status status; /* status of the last callback */
 } node;
 
 typedef struct payload_on_its_way {
@@ -37,12 +37,12 @@ typedef struct payload_on_its_way {
 } payload_on_its_way;
 
 struct net {
-    node nodes[NODES]; /* workers 0 … */
+    node nodes[NODES]; /* workers, by number */
     process_table table;
     payload_on_its_way queue[QUEUE];
     size_t first, last;
     rng rng;
-    uint32_t loses, repeats; /* in a hundred */
+    uint32_t loses, repeats; /* percent */
     int64_t now_us;
 };
 
@@ -120,7 +120,7 @@ static void carry(net *net) {
     free(payload.bytes);
 }
 
-/* A while, in which all who live are heard. */
+/* Runs for `us`; all living nodes report their state. */
 static void run(net *net, int64_t us) {
     for (int64_t until_us = net->now_us + us; net->now_us < until_us; net->now_us += 10000) {
         for (uint32_t i = 0; i < NODES; i++) {
@@ -191,7 +191,7 @@ static void all_of_a_role_are_asked(void **state) {
     uint64_t ticket = ask(net, 0, APP_RPC_EVERY, 7);
     run(net, 20000000);
     assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_OK);
-    assert_int_equal(net->nodes[0].status, MR_NOT_FOUND); /* it handles nothing itself */
+    assert_int_equal(net->nodes[0].status, MR_NOT_FOUND); /* the node has no handler */
     mr_ps_responses *all = app_rpc_collect(net->nodes[0].rpc, ticket);
     assert_int_equal(all->count, NODES);
     for (size_t i = 0; i < all->count; i++) {
@@ -211,13 +211,13 @@ static void a_message_to_a_replaced_process_fails_as_dead(void **state) {
     assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_BUSY);
     mr_ps_message *kept = net->nodes[1].kept;
     app_rpc_destroy(net->nodes[1].rpc);
-    assert_null(kept->rpc); /* mr_ps_respond says MR_CLOSED, and frees it */
+    assert_null(kept->rpc); /* mr_ps_respond returns MR_CLOSED and frees the message */
     free(kept);
     open_node(net, 1, 50);
     assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
     run(net, 2000000);
     assert_int_equal(net->nodes[0].status, MR_PEER_DIED);
-    assert_int_equal(net->nodes[1].handled, 0); /* what was for the one before is not given to it */
+    assert_int_equal(net->nodes[1].handled, 0); /* the next process does not get its predecessor's request */
     (void)ask(net, 0, 1, 8);
     run(net, 1000000);
     assert_int_equal(net->nodes[1].handled, 1);
@@ -235,7 +235,7 @@ static void a_message_to_a_gone_process_fails_as_dead(void **state) {
     run(net, PROCESS_TABLE_SILENT_US + 2 * APP_RPC_ASK_US);
     assert_int_equal(net->nodes[0].status, MR_PEER_DIED);
     free(app_rpc_collect(net->nodes[0].rpc, ticket));
-    ticket = ask(net, 0, 1, 8); /* waits for the next one */
+    ticket = ask(net, 0, 1, 8); /* waits for the next process */
     run(net, 1000000);
     assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_BUSY);
     assert_non_null(strstr(mr_last_error(), "worker 1 is not connected"));
@@ -258,7 +258,7 @@ static void a_receiver_with_an_older_map_ignores_messages(void **state) {
     net->nodes[1].state.map = 6;
     run(net, 2000000);
     assert_int_equal(net->nodes[1].handled, 1);
-    assert_int_equal(net->nodes[0].told, 0); /* nor does who asked hear the answer */
+    assert_int_equal(net->nodes[0].told, 0); /* the sender gets no answer */
     net->nodes[0].state.map = 6;
     run(net, 2000000);
     assert_int_equal(net->nodes[0].told, 1);
@@ -292,7 +292,7 @@ static void app_rpc_are_written_and_read(void **state) {
     for (message.value.size = 0; message.value.size + 3 < size; message.value.size++)
         assert_int_equal(app_message_read(&message, &read), MR_CORRUPT);
     free(bytes);
-    said.oldest = 14; /* above its own number */
+    said.oldest = 14; /* above the request's own number */
     bytes = app_message_write(&said, &message);
     assert_int_equal(app_message_read(&message, &read), MR_CORRUPT);
     free(bytes);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "kv/control/control_wire.h"
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 #define WORD_FIELDS(X) X(u64, token) X(u8, group) X(flag, early) X(u64, place) X(u64, generation) X(u64, first)
 
@@ -65,7 +65,7 @@ mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdict *out)
     return MR_OK;
 }
 
-/* ---- Places. */
+/* ---- Barriers of this process. */
 
 typedef struct barrier_client {
     list link;
@@ -73,11 +73,11 @@ typedef struct barrier_client {
     bool waits;
     uint8_t group;
     barrier_clients_where where;
-    uint32_t index; /* rounds that it has passed there */
+    uint32_t index; /* rounds that this process has passed at the place */
     uint64_t token;
     bool heard, stale;
-    barrier_client_verdict verdict; /* MR_BUSY before the first one */
-    uint64_t map;                   /* that has to be known before the rank goes on */
+    barrier_client_verdict verdict; /* MR_BUSY before the first answer */
+    uint64_t map;                   /* cluster map that this process must have before the rank continues */
 } barrier_client;
 
 struct barrier_clients {
@@ -119,7 +119,7 @@ static bool is_same(barrier_clients_where a, barrier_clients_where b) {
     return a.early == b.early && (a.early || (a.open == b.open && a.step == b.step));
 }
 
-/* Rounds passed at another place do not count any more. */
+/* Deletes barriers that were passed at another place. */
 static void sweep(barrier_clients *clients, barrier_clients_where where) {
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
@@ -196,7 +196,7 @@ void barrier_clients_restart(barrier_clients *clients) {
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
         if (client->waits && !client->where.early) client->stale = true;
-        if (!client->where.early) client->index = 0; /* the rank will come to its passed barriers again */
+        if (!client->where.early) client->index = 0; /* the rank will reach its passed barriers again */
     }
 }
 

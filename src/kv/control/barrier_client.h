@@ -1,17 +1,18 @@
-/* barrier_client.h — barrier, worker's side: the place in the program at which a rank waits, and whether it may pass.
+/* barrier_client.h — barrier, worker's side: the position in the program at which a rank waits, and whether the rank
+ * may pass.
  *
  *  barrier_clients_come ──► waits ── COME, again every BARRIER_CLIENT_AGAIN_US ──► the scheduler (barrier_server.h)
- *                      ▲ └── PASS: not yet, these are missing ──┐
+ *                      ▲ └── PASS: not yet, missing processes ──┐
  *                      └────────────────────────────────────────┘
- *                └── PASS: go on ──► passed, when the cluster map that the scheduler knew is known here, too
+ *                └── PASS: continue ──► passed, once this process has the scheduler's cluster map
  *
- * A rank that comes again to a barrier at which it waits (after a timeout) goes on waiting. A place in a step is void
- * with its generation (barrier_clients_restart).
+ * A rank that arrives again at a barrier at which it waits (after a timeout) continues to wait. A place in a step is
+ * void when another generation begins (barrier_clients_restart).
  *
  *   bytes    COME, behind its stamp            PASS
  *   -------  --------------------------------  ----------------------------------------------------
- *   8 1 1    token, group, early               1 4  mr_status: OK, BUSY, else why not; how many are missing
- *   8 8 8    place, generation, first step     1 1  role of the missing, how many of them follow
+ *   8 1 1    token, group, early               1 4  mr_status: OK, BUSY or an error; number of missing processes
+ *   8 8 8    place, generation, first step     1 1  role of the missing, how many numbers follow
  *   1 + n    name                              4 …  their numbers
  *
  * Bounds  BARRIER_CLIENT_MAX barriers at which a process waits or that it has passed in this step. Pure. */
@@ -46,23 +47,24 @@ MR_MUST mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdi
 
 typedef struct barrier_clients barrier_clients;
 
-typedef struct barrier_clients_where { /* the program's place at its arrival */
-    bool early, open;                  /* no step was begun yet; a step is open */
+typedef struct barrier_clients_where { /* position of the program at its arrival */
+    bool early, open;                  /* no step has begun yet; a step is open */
     uint64_t step;
 } barrier_clients_where;
 
 barrier_clients *barrier_clients_create(const process_sender *self, uint64_t token);
 void barrier_clients_destroy(barrier_clients *clients);
 
-/* Arrives, or goes on waiting. MR_TOO_LARGE. */
+/* Arrives, or continues to wait. MR_TOO_LARGE. */
 MR_MUST mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8_t group,
                                        barrier_clients_where where, int64_t now_us);
-/* Status of the barrier at which the process has arrived: MR_BUSY, and the error lists the missing processes; MR_OK,
- * MR_STALE, MR_TOO_LARGE: the wait is over, and forgotten. */
+/* Status of the wait at a barrier. MR_BUSY: the error lists the missing processes. MR_OK, MR_STALE, MR_TOO_LARGE: the
+ * wait is over, and deleted. */
 mr_status barrier_clients_passed(barrier_clients *clients, const char *name);
 void barrier_clients_restart(barrier_clients *clients); /* another generation has begun */
 
-bool barrier_clients_take(barrier_clients *clients, const control_message *message); /* false: not for it */
+/* false: the message is not for this module */
+bool barrier_clients_take(barrier_clients *clients, const control_message *message);
 int64_t barrier_clients_next_us(const barrier_clients *clients);
-/* Nothing is sent before the rank is ready. */
+/* Sends messages that are due; none before the rank is ready. */
 void barrier_clients_tick(barrier_clients *clients, int64_t now_us);

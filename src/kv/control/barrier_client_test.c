@@ -1,5 +1,5 @@
-/* barrier_client_test.c — a worker that comes to barriers: which places it names, whom it waits for, when it goes
- * on. */
+/* barrier_client_test.c — a worker at barriers: the places it reports, the processes it waits for, and when it
+ * continues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 typedef struct service {
     barrier_clients *clients;
     process_state self;
-    barrier_client_word word; /* the last that was said */
+    barrier_client_word word; /* last COME */
     uint32_t said;
     int64_t now_us;
 } service;
@@ -90,16 +90,16 @@ static void a_waiting_client_names_the_barrier(void **state) {
     assert_int_equal(passed(&service, "b"), MR_BUSY);
     assert_non_null(strstr(mr_last_error(), "barrier 'b': ranks 4, 6 and more have not arrived"));
     uint32_t said = service.said;
-    come(&service, "b", open); /* after a time-out: it goes on waiting */
+    come(&service, "b", open); /* after a timeout: continues to wait */
     assert_int_equal(service.said, said);
     service.now_us += BARRIER_CLIENT_AGAIN_US;
     barrier_clients_tick(service.clients, service.now_us);
     assert_int_equal(service.said, said + 1);
     hear(&service, (barrier_client_verdict){.status = MR_OK}, 11);
-    assert_int_equal(passed(&service, "b"), MR_BUSY); /* what the others knew is not known here */
+    assert_int_equal(passed(&service, "b"), MR_BUSY); /* the scheduler's cluster map is not known here yet */
     service.self.map = 11;
     assert_int_equal(passed(&service, "b"), MR_OK);
-    assert_int_equal(passed(&service, "b"), MR_STALE); /* it waits at none */
+    assert_int_equal(passed(&service, "b"), MR_STALE); /* waits at no barrier */
     barrier_clients_destroy(service.clients);
 }
 
@@ -112,12 +112,12 @@ static void a_generation_that_is_over_is_said(void **state) {
     barrier_clients_restart(service.clients);
     assert_int_equal(passed(&service, "b"), MR_STALE);
     assert_said("barrier 'b': all replicas of a slot were lost");
-    assert_int_equal(passed(&service, "early"), MR_BUSY); /* that one is not in any step */
+    assert_int_equal(passed(&service, "early"), MR_BUSY); /* an early barrier does not belong to a step */
     service.self.ready = 0;
     service.self.generation = 8;
     uint32_t said = service.said;
     come(&service, "b", open);
-    assert_int_equal(service.said, said); /* it does not know yet where it goes on */
+    assert_int_equal(service.said, said); /* the rank's next step is unknown yet */
     service.self.ready = 1;
     barrier_clients_tick(service.clients, service.now_us);
     assert_true(service.said > said && service.word.generation == 8);

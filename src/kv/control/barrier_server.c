@@ -5,7 +5,7 @@
  *   8 v v    generation, ranks, barriers; each:
  *   1 + n 1  name, early
  *   v        opened
- *   v …      the place that each rank has passed */
+ *   v …      last place that each rank has passed */
 #include "kv/control/barrier_server.h"
 
 #include <stdlib.h>
@@ -48,12 +48,12 @@ static barrier *add(barrier_server *server, const char *name, bool early) {
     return barrier;
 }
 
-/* Everything before the beginning of that step. */
+/* Last place before the beginning of a step. */
 static uint64_t before(uint64_t step) { return barrier_server_place(step, false, BARRIER_SERVER_INDEX_MAX); }
 
 /* ---- Arrived ranks. */
 
-/* The place of the waiting ranks; in BSP all of them are at the same place. */
+/* Place of the waiting ranks; in BSP they are all at the same place. 0: no rank waits. */
 static uint64_t place_of(const barrier_server *server, const barrier *barrier) {
     uint64_t place = 0;
     for (uint32_t i = 0; i < server->rank_count; i++)
@@ -94,7 +94,7 @@ size_t barrier_server_missing(const barrier_server *server, const char *name, bo
 
 /* ---- Bounds. */
 
-/* The barrier that opened longest ago and has no waiting ranks; count: none. */
+/* The barrier without waiting ranks that opened longest ago; count: none. */
 static uint32_t oldest(const barrier_server *server) {
     uint32_t found = server->count;
     for (uint32_t i = 0; i < server->count; i++) {
@@ -157,7 +157,7 @@ mr_status barrier_server_come(barrier_server *server, uint32_t rank, const char 
     return MR_OK;
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 void barrier_server_encode(const barrier_server *server, writer *writer) {
     writer_u64(writer, server->generation);
@@ -203,7 +203,8 @@ mr_status barrier_server_decode(span bytes, barrier_server *server) {
         barrier_server_fini(&read);
         return error_set(MR_CORRUPT, "malformed barrier state of %zu bytes", bytes.size);
     }
-    for (uint32_t i = 0; i < read.rank_count; i++) read.ranks[i].generation = read.generation; /* they go on in it */
+    /* the ranks continue in that generation */
+    for (uint32_t i = 0; i < read.rank_count; i++) read.ranks[i].generation = read.generation;
     barrier_server_fini(server);
     *server = read;
     return MR_OK;

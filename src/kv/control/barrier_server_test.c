@@ -1,5 +1,5 @@
-/* barrier_server_test.c — rounds open when all have come; who plays again passes again; a generation that begins
- * anew. */
+/* barrier_server_test.c — a round opens when all ranks have arrived; a replaying rank passes again; a new
+ * generation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,13 +36,15 @@ static void a_round_opens_when_all_have_come(void **state) {
     assert_int_equal(barrier_server_missing(&server, "b", false, missing, RANKS), 2);
     assert_true(missing[0] == 0 && missing[1] == 2);
     assert_int_equal(barrier_server_missing(&server, "b", false, missing, 1), 2);
-    assert_int_equal(barrier_server_missing(&server, "b", true, missing, 1), 0);   /* that is another one */
-    assert_int_equal(come(&server, 0, barrier_server_place(9, true, 1)), MR_BUSY); /* ranks are at different steps */
+    /* the early barrier is a separate one */
+    assert_int_equal(barrier_server_missing(&server, "b", true, missing, 1), 0);
+    /* outside BSP ranks are at different steps */
+    assert_int_equal(come(&server, 0, barrier_server_place(9, true, 1)), MR_BUSY);
     assert_int_equal(barrier_server_come(&server, 2, "b", false, barrier_server_place(2, false, 1), &opens), MR_OK);
     assert_true(opens);
     for (uint32_t i = 0; i < 2; i++) assert_int_equal(come(&server, i, barrier_server_place(4, true, 1)), MR_OK);
     assert_int_equal(come(&server, 1, barrier_server_place(4, true, 2)), MR_BUSY);
-    assert_int_equal(come(&server, 0, barrier_server_place(9, true, 1)), MR_OK); /* played again */
+    assert_int_equal(come(&server, 0, barrier_server_place(9, true, 1)), MR_OK); /* replayed */
     assert_int_equal(come(&server, 0, barrier_server_place(9, true, 2)), MR_BUSY);
     assert_int_equal(barrier_server_come(&server, 3, "b", false, 1, &opens), MR_INVALID);
     barrier_server_fini(&server);
@@ -52,15 +54,16 @@ static void in_rounds_who_goes_on_behind_it_has_passed(void **state) {
     barrier_server server = begin(true);
     assert_int_equal(come(&server, 0, barrier_server_place(5, false, 1)), MR_BUSY);
     barrier_server_resume(&server, 1, GENERATION, 4);
-    /* it comes with the end of step 4 */
+    /* a rank arrives at the barrier with the end of step 4 */
     assert_int_equal(come(&server, 2, barrier_server_place(5, false, 1)), MR_BUSY);
     barrier_server_resume(&server, 1, GENERATION, 5);
     assert_int_equal(come(&server, 2, barrier_server_place(5, false, 1)), MR_OK);
-    assert_int_equal(come(&server, 0, barrier_server_place(5, true, 1)), MR_BUSY); /* within the step it has to come */
+    /* within the step the rank must arrive */
+    assert_int_equal(come(&server, 0, barrier_server_place(5, true, 1)), MR_BUSY);
     assert_int_equal(come(&server, 2, barrier_server_place(5, true, 1)), MR_BUSY);
     assert_int_equal(come(&server, 1, barrier_server_place(5, true, 1)), MR_OK);
     barrier_server_fini(&server);
-    server = begin(false); /* elsewhere nobody knows where it is */
+    server = begin(false); /* outside BSP the rank's position is unknown */
     assert_int_equal(come(&server, 0, barrier_server_place(5, false, 1)), MR_BUSY);
     assert_int_equal(come(&server, 2, barrier_server_place(5, false, 1)), MR_BUSY);
     barrier_server_resume(&server, 1, GENERATION, 5);
@@ -78,16 +81,16 @@ static void another_generation_comes_again(void **state) {
         assert_int_equal(barrier_server_come(&server, i, "b", true, 1, &opens), i + 1 < RANKS ? MR_BUSY : MR_OK);
     assert_int_equal(come(&server, 0, barrier_server_place(9, true, 1)), MR_BUSY);
     barrier_server_begin(&server, GENERATION + 1);
-    assert_int_equal(come(&server, 0, late), MR_INVALID); /* it has not heard of it */
+    assert_int_equal(come(&server, 0, late), MR_INVALID); /* the rank has not resumed in the new generation */
     barrier_server_resume(&server, 0, GENERATION, 0);
     assert_int_equal(come(&server, 0, late), MR_INVALID);
     for (uint32_t i = 0; i < RANKS; i++) barrier_server_resume(&server, i, GENERATION + 1, 6);
     assert_int_equal(come(&server, 0, early), MR_OK);
     assert_int_equal(come(&server, 0, late), MR_BUSY);
-    barrier_server_resume(&server, 0, GENERATION + 1, 6); /* said again: nothing changes */
+    barrier_server_resume(&server, 0, GENERATION + 1, 6); /* repeated: no effect */
     assert_int_equal(come(&server, 1, late), MR_BUSY);
     assert_int_equal(come(&server, 2, late), MR_OK);
-    /* before any step: passed for good */
+    /* before any step: passed permanently */
     assert_int_equal(barrier_server_come(&server, 2, "b", true, 1, &opens), MR_OK);
     barrier_server_fini(&server);
 }
@@ -108,7 +111,7 @@ static void an_opened_barrier_is_remembered(void **state) {
     barrier_server_begin(&other, GENERATION);
     for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(come(&other, i, barrier_server_place(3, true, 1)), MR_OK);
     assert_int_equal(come(&other, 1, barrier_server_place(4, true, 1)), MR_BUSY);
-    assert_int_equal(come(&other, 2, barrier_server_place(4, true, 1)), MR_BUSY); /* rank 0 has to come again */
+    assert_int_equal(come(&other, 2, barrier_server_place(4, true, 1)), MR_BUSY); /* rank 0 must arrive again */
     barrier_server_fini(&other);
     barrier_server_init(&other, RANKS + 1, true);
     assert_int_equal(barrier_server_decode(span_of(bytes, size), &other), MR_CORRUPT);

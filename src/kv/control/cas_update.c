@@ -12,8 +12,8 @@ struct cas_update {
     const char *key;
     cas_update_edit_fn *edit;
     void *argument;
-    mr_status status; /* MR_BUSY: not yet */
-    bool ended;       /* the caller has ended it: it is freed with its answer */
+    mr_status status; /* MR_BUSY: not decided yet */
+    bool ended;       /* the caller has ended it: the answer frees it */
     char error[ERROR_TEXT_MAX];
 };
 
@@ -33,7 +33,7 @@ static bool is_over(cas_update *update, mr_status status) {
     return ended || status == MR_CLOSED;
 }
 
-/* Without an answer it is unknown whether the change was made: the edit finds out. */
+/* Without an answer it is unknown whether the change was made; the repeated edit finds out. */
 static void on_swapped(void *argument, const metadata_store_answer *answer) {
     cas_update *update = argument;
     if (is_over(update, answer->status)) return;

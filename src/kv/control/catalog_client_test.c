@@ -1,5 +1,4 @@
-/* catalog_client_test.c — the catalog is changed by compare-and-swap, whatever answers are lost and whoever is
- * faster. */
+/* catalog_client_test.c — the catalog is changed by compare-and-swap, despite lost answers and concurrent changes. */
 #include "kv/control/catalog_client.h"
 
 #include <setjmp.h>
@@ -14,15 +13,15 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A metadata store of one value, which answers when it is told to. */
+/* A metadata store of one value; `serve` answers a request. */
 typedef struct control {
     uint8_t *value;
     size_t size;
     uint64_t version;
-    metadata_store_done_fn *done; /* the question that is open */
+    metadata_store_done_fn *done; /* pending request */
     void *argument;
     metadata_store_answer answer;
-    uint8_t *wanted; /* of a swap */
+    uint8_t *wanted; /* new value of a compare-and-swap */
     size_t wanted_size;
     bool swaps;
 } control;
@@ -56,7 +55,7 @@ static void answer(control *client, metadata_store_answer answer) {
     done(client->argument, &answer);
 }
 
-/* Does what was asked; `lost`: and does not say so. */
+/* Executes the pending request; `lost`: reports MR_TIMEOUT instead of the result. */
 static void serve(control *client, bool lost) {
     metadata_store_answer said = {.status = MR_OK, .version = client->version, .value = {client->value, client->size}};
     if (client->swaps) {
@@ -116,7 +115,7 @@ static void a_lost_answer_is_looked_up(void **state) {
     cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, name});
     serve(&client, true);
     serve(&client, false);
-    serve(&client, true); /* decided, and nobody heard of it */
+    serve(&client, true); /* executed, but the answer is lost */
     serve(&client, false);
     assert_int_equal(cas_update_status(ask), MR_OK);
     assert_null(client.done);
@@ -130,7 +129,7 @@ static void the_slower_of_two_writers_retries(void **state) {
     char mine[] = "mine", other[] = "other";
     cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, mine});
     serve(&client, false);
-    client.version++; /* somebody else was faster */
+    client.version++; /* another process was faster */
     serve(&client, false);
     assert_int_equal(cas_update_status(ask), MR_BUSY);
     serve(&client, false);
@@ -169,7 +168,7 @@ static void a_refusal_is_reported(void **state) {
 static void one_that_was_ended_goes_with_its_answer(void **state) {
     control client = {0};
     cas_update_end(catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL}));
-    serve(&client, false); /* the sanitizer sees whether it is gone */
+    serve(&client, false); /* LeakSanitizer checks that the update is freed */
     assert_null(client.done);
     cas_update_end(catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL}));
     answer(&client, (metadata_store_answer){.status = MR_CLOSED});

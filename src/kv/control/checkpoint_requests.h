@@ -1,15 +1,16 @@
 /* checkpoint_requests.h — the scheduler's list of processes that wait for a checkpoint they requested
  * (mr_ps_checkpoint).
  *
- *   asks ── a checkpoint that was begun after that is complete ──► is told its number, as often as it asks
+ *   request ── a checkpoint begun after the request is complete ──► every repetition is answered with its number
  *
- * Slots may have been cut already for the checkpoint under way: that checkpoint does not answer a request that arrives
- * now, but the next one does. Nor does the first checkpoint that this scheduler completes: the scheduler before it may
- * have had slots cut for it. When that one is complete, no slot has been cut for a later one (checkpointer.h).
+ * A checkpoint under way does not answer a new request, since some slots may have been cut for it already; the next
+ * checkpoint does. For the same reason the first checkpoint that a scheduler completes answers no request: the previous
+ * scheduler may have begun it. When it is complete, no slot has been cut for a later one (checkpointer.h).
  *
- * A requester has a token, and repeats its request; one that was silent for CHECKPOINT_REQUESTS_SILENT_US is forgotten.
+ * A requester has a token, and repeats its request. A request that was not repeated for CHECKPOINT_REQUESTS_SILENT_US
+ * is deleted when a new one arrives.
  *
- * Bounds  CHECKPOINT_REQUESTS_MAX at a time; one more is not taken until another is forgotten.
+ * Bounds  CHECKPOINT_REQUESTS_MAX requests; further ones are refused until one is deleted.
  * Pure. */
 #pragma once
 #include <stdbool.h>
@@ -21,8 +22,8 @@ enum { CHECKPOINT_REQUESTS_MAX = 256 };
 
 typedef struct checkpoint_request {
     uint64_t token;
-    unsigned owed;   /* checkpoints that have to be completed first; 0: all are, */
-    uint64_t number; /* and this was the last */
+    unsigned owed;   /* checkpoints that must complete before the request is answered; 0: `number` is set */
+    uint64_t number; /* the checkpoint that answers the request */
     int64_t asked_us;
 } checkpoint_request;
 
@@ -32,6 +33,8 @@ typedef struct checkpoint_requests { /* zero-initialized: no requests */
     checkpoint_request list[CHECKPOINT_REQUESTS_MAX];
 } checkpoint_requests;
 
-/* `making`: a checkpoint is under way. Returns the number of the requested checkpoint; 0: not yet. */
+/* Adds or repeats a request. `making`: a checkpoint is under way. Returns the number of the requested checkpoint; 0:
+ * not complete yet. */
 uint64_t checkpoint_requests_ask(checkpoint_requests *requests, uint64_t token, bool making, int64_t now_us);
-void checkpoint_requests_whole(checkpoint_requests *requests, uint64_t number); /* the one under way is complete */
+/* the checkpoint under way is complete */
+void checkpoint_requests_whole(checkpoint_requests *requests, uint64_t number);

@@ -1,4 +1,4 @@
-/* checkpoint_requests_test.c — a requested checkpoint is one that was begun after the request. */
+/* checkpoint_requests_test.c — a request is answered with a checkpoint that was begun after it. */
 #include "kv/control/checkpoint_requests.h"
 
 #include <setjmp.h>
@@ -20,11 +20,11 @@ static checkpoint_requests *after_the_first(uint64_t number) {
 static void the_next_one_is_for_who_asks(void **state) {
     checkpoint_requests *requests = after_the_first(4);
     assert_int_equal(checkpoint_requests_ask(requests, 11, false, 0), 0);
-    assert_int_equal(checkpoint_requests_ask(requests, 11, true, 1), 0); /* the one that it asked for is being made */
+    assert_int_equal(checkpoint_requests_ask(requests, 11, true, 1), 0); /* the requested checkpoint is under way */
     checkpoint_requests_whole(requests, 5);
     assert_int_equal(checkpoint_requests_ask(requests, 11, false, 2), 5);
     checkpoint_requests_whole(requests, 6);
-    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 3), 5); /* again: its answer was lost */
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 3), 5); /* repeated, because the answer was lost */
     free(requests);
 }
 
@@ -55,10 +55,11 @@ static void a_silent_requester_is_dropped(void **state) {
     for (uint64_t i = 0; i < CHECKPOINT_REQUESTS_MAX; i++)
         assert_int_equal(checkpoint_requests_ask(requests, 1 + i, false, 0), 0);
     assert_int_equal(checkpoint_requests_ask(requests, 7, false, CHECKPOINT_REQUESTS_SILENT_US - 1), 0);
-    /* no room, */
+    /* the list is full */
     assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US - 1), 0);
     checkpoint_requests_whole(requests, 2);
-    assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US), 0); /* but now, */
+    /* a silent request was deleted */
+    assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US), 0);
     assert_int_equal(requests->count, 2);
     assert_int_equal(checkpoint_requests_ask(requests, 7, false, CHECKPOINT_REQUESTS_SILENT_US), 2);
     checkpoint_requests_whole(requests, 3);

@@ -20,9 +20,9 @@ struct control_client {
     barrier_clients *clients;
     app_rpc *rpc;
     int64_t say_us;      /* time of the next process state */
-    int64_t count_us;    /* and of the next table sizes */
-    int64_t awaits_us;   /* when a stall was reported, which is */
-    uint64_t awaits_map; /* of the scheduler's report: a newer one ends the stall */
+    int64_t count_us;    /* time of the next table sizes */
+    int64_t awaits_us;   /* time of the last stall report; 0: none */
+    uint64_t awaits_map; /* the scheduler's cluster map at that report; a newer map ends the stall */
     char stall[ERROR_TEXT_MAX];
 };
 
@@ -74,7 +74,7 @@ void control_client_restart(control_client *client) {
     if (client->say_us != CLOCK_NEVER_US) client->say_us = van_now_us(client->van);
 }
 
-/* The report is repeated with every process state, as long as the stall lasts. */
+/* The scheduler repeats the report with every process state while the stall lasts. */
 const char *control_client_stall(control_client *client) {
     bool lately = client->awaits_us != 0 && van_now_us(client->van) - client->awaits_us < AWAITS_US;
     control_client_refresh(client);

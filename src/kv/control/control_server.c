@@ -28,7 +28,7 @@ struct control_server {
     process_state self;
     waiter *waiters; /* owned */
     size_t waiter_count, waiter_room;
-    int64_t stand_us; /* when it records its own state */
+    int64_t stand_us; /* time at which the scheduler records its own state next */
 };
 
 static const cluster_map *map_of(const control_server *server) { return controller_map(server->options.controller); }
@@ -36,7 +36,7 @@ static int64_t now_of(const control_server *server) { return van_now_us(server->
 
 /* ---- Barriers. */
 
-/* Opened rounds, from the metadata store. With another number of ranks, or damaged: none. */
+/* Reads opened rounds from the metadata store. None if they are for another number of ranks, or malformed. */
 static void recall(control_server *server) {
     const control_server_options *options = &server->options;
     span value = metadata_db_value(options->db, BARRIER_SERVER_KEY);
@@ -97,7 +97,7 @@ static barrier_client_verdict ranks_verdict(control_server *server, const waiter
     return verdict;
 }
 
-/* The status of an arrived rank; *opens: a round that is not written down yet. */
+/* Status of an arrived rank; *opens: a round opens that is not durable yet. */
 static barrier_client_verdict judge(control_server *server, const waiter *waiter, bool *opens) {
     barrier_client_verdict verdict = {.status = MR_OK, .role = MR_PS_WORKERS};
     *opens = false;
@@ -106,7 +106,7 @@ static barrier_client_verdict judge(control_server *server, const waiter *waiter
     return verdict;
 }
 
-/* Checks all waiting ranks after a change; those that may go on are told. */
+/* Evaluates all waiting ranks after a change, and informs those that may continue. */
 static void release(control_server *server) {
     for (size_t i = server->waiter_count; i-- > 0;) {
         bool opens;
@@ -123,7 +123,7 @@ static void remember_waiter(control_server *server, const waiter *waiter) {
     while (at < server->waiter_count &&
            (server->waiters[at].rank != waiter->rank || strcmp(server->waiters[at].word.name, waiter->word.name) != 0))
         at++;
-    if (at == WAITERS_MAX) return; /* the rank repeats its message */
+    if (at == WAITERS_MAX) return; /* list full: the rank repeats its message */
     xgrow(&server->waiters, &server->waiter_room, at + 1, sizeof *server->waiters);
     server->waiters[at] = *waiter;
     if (at == server->waiter_count) server->waiter_count++;
@@ -136,7 +136,8 @@ static void take_come(control_server *server, link_id link, const control_messag
     if (barrier_client_word_decode(message->value, &waiter.word) != MR_OK ||
         message->stamp.id >= server->options.rank_count)
         return;
-    if (map->number < message->stamp.view || map->generation != waiter.word.generation) return; /* not yet */
+    /* this scheduler's cluster map is older, or of another generation */
+    if (map->number < message->stamp.view || map->generation != waiter.word.generation) return;
     barrier_server_begin(&server->server, map->generation);
     barrier_server_resume(&server->server, waiter.rank, waiter.word.generation, waiter.word.first);
     barrier_client_verdict verdict = judge(server, &waiter, &opens);
@@ -174,7 +175,7 @@ static void take_here(control_server *server, link_id link, const control_messag
     if (state.role == MR_PS_WORKERS ? message->stamp.id >= CLUSTER_MAP_RANKS_MAX
                                     : message->stamp.id >= CLUSTER_MAP_SERVERS_MAX)
         return;
-    if (state.role == MR_PS_SCHEDULER) return; /* this process */
+    if (state.role == MR_PS_SCHEDULER) return; /* only this process is a scheduler */
     state.number = (uint32_t)message->stamp.id;
     state.incarnation = message->stamp.incarnation;
     state.map = message->stamp.view;
@@ -226,7 +227,7 @@ int64_t control_server_next_us(const control_server *server) {
     return clock_earlier_us(server->stand_us, app_rpc_next_us(server->rpc));
 }
 
-/* Server states change without messages here, so ranks that wait for servers are checked now and then. */
+/* Server states change without messages to this module, so ranks that wait for servers are checked periodically. */
 void control_server_tick(control_server *server, int64_t now_us) {
     if (now_us >= app_rpc_next_us(server->rpc)) app_rpc_tick(server->rpc, now_us);
     if (now_us < server->stand_us) return;
@@ -241,7 +242,7 @@ control_server *control_server_create(const control_server_options *options) {
     server->options = *options;
     server->self.role = MR_PS_SCHEDULER;
     server->self.incarnation =
-        (uint64_t)now_of(server) << 16 | (rng_next(van_env(options->van)->rng) & 0xffff); /* grows */
+        (uint64_t)now_of(server) << 16 | (rng_next(van_env(options->van)->rng) & 0xffff); /* grows with each start */
     snprintf(server->self.address, sizeof server->self.address, "%s", van_address(options->van));
     barrier_server_init(&server->server, options->rank_count, options->rounds);
     recall(server);

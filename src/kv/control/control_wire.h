@@ -1,31 +1,31 @@
 /* control_wire.h — control message kinds between processes of the parameter server and the scheduler, metadata requests
  * excepted.
  *
- *   control message    stamp: view, id, incarnation  value
- *   SEAT  CONTROL_SERVER or CONTROL_WORKER, token, none: asks for a process number (id_allocator.h)
- *             of a server 1 + the one it wants
- *   SEATED    number, token                      none; the number ID_ALLOCATOR_MAX: none is free
- *   LOOK      0, token                           none: asks for the cluster map
- *   SIGHT     newest checkpoint or 0, token      the newest cluster map, whole; of no bytes: there is none yet
- *   HERE      cluster map, number, incarnation   state of this process (process_state.h); not answered
- *   COME      cluster map, rank, incarnation     arrival at a barrier (barrier_client.h)
- *   PASS      cluster map, token                 whether the rank may go on, and the missing ones (barrier_client.h)
- *   PEEK      first row, token                   none: asks for the process table
- *   BOARD     first row, token                   a page of the process table (process_table.h)
- *   WHO       role, number or all, incarnation   none: asks for the address of a process
- *   THOSE     likewise                           the processes (process_table.h)
- *   NOTE      cluster map, number, incarnation   app message from any process to any other (app_message.h)
- *   LEAVE     0, number, incarnation             none: this server drains (drain.h)
- *   LEFT      1 or 0                             none: no other server stays, end; or the slots move
- *   SAVE      0, token                           none: asks for a checkpoint (checkpoint_requests.h)
- *   SAVED     its number or 0: not yet, token    the error as a text; none: under way
- *   STOCK     cluster map, number, incarnation   table sizes of this server (table_stats.h); not answered
- *   SURVEY    0, token                           none: asks for the overview of tables and checkpoints
- *   OVERVIEW  0, token                           the overview (overview.h)
- *   AWAIT     cluster map, number                to a worker that is here: the stall, as a text; not answered
- *   MARK      first map of the generation, question  none: asks which checkpoints may be without the sender's steps
- *                                                 (ps/low_watermark.h)
- *   MARKED    those up to it, question, oldest   none
+ *   control message   stamp: view, id, incarnation            value
+ *   REGISTER          CONTROL_SERVER or CONTROL_WORKER,       none: asks for a process number (id_allocator.h)
+ *                     token, of a server 1 + wanted number
+ *   SEATED            number, token                           none; number ID_ALLOCATOR_MAX: no number is free
+ *   LOOK              0, token                                none: asks for the cluster map
+ *   MAP_VIEW          newest checkpoint or 0, token           the newest cluster map; empty: there is none yet
+ *   HERE              cluster map, number, incarnation        process state (process_state.h); not answered
+ *   COME              cluster map, rank, incarnation          arrival at a barrier (barrier_client.h)
+ *   PASS              cluster map, token                      whether the rank may continue (barrier_client.h)
+ *   PEEK              first row, token                        none: asks for the process table
+ *   PROCESS_TABLE     first row, token                        a page of the process table (process_table.h)
+ *   WHO               role, number or all, incarnation        none: asks for the address of a process
+ *   THOSE             likewise                                the processes (process_table.h)
+ *   NOTE              cluster map, number, incarnation        app message between any two processes (app_message.h)
+ *   LEAVE             0, number, incarnation                  none: this server drains (drain.h)
+ *   LEFT              1 or 0                                  none; 1: no other server stays, end; 0: the slots move
+ *   SAVE              0, token                                none: asks for a checkpoint (checkpoint_requests.h)
+ *   SAVED             its number or 0: not yet, token         the error as a text; none: under way
+ *   TABLE_STATS       cluster map, number, incarnation        table sizes of a server (table_stats.h); not answered
+ *   SURVEY            0, token                                none: asks for the overview of tables and checkpoints
+ *   OVERVIEW          0, token                                the overview (overview.h)
+ *   AWAIT             cluster map, number                     to a live worker: the stall, as a text; not answered
+ *   MARK              first map of the generation, question   none: asks which checkpoints may lack the sender's
+ *                                                             steps (ps/low_watermark.h)
+ *   MARKED            those up to it, question, oldest        none
  *
  * A worker that wants data also joins the consumer group (cluster/group_leader.h). The sender of a question draws a
  * token, and the answer repeats it. Each question is repeated until it is answered. */

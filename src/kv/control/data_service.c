@@ -12,7 +12,7 @@ _Static_assert((int)MESSAGE_GROUP < (int)CONTROL_REGISTER, "kinds of letters are
 struct data_service {
     data_service_options options;
     dataset_spec spec;
-    group_leader *leader; /* NULL: there is no dataset, or no worker wants data yet */
+    group_leader *leader; /* NULL: there is no dataset, or no worker has asked for data yet */
 };
 
 data_service *data_service_create(const data_service_options *options) {
@@ -28,7 +28,7 @@ void data_service_destroy(data_service *service) {
     free(service);
 }
 
-/* At the first message of a worker that wants data, to this process. */
+/* Opens the group leader at the first message of a data client to this process. */
 static void open_leader(data_service *service) {
     span value = metadata_db_value(service->options.db, DATASET_SPEC_KEY);
     if (value.size == 0 || dataset_spec_decode(value, &service->spec) != MR_OK) return;
@@ -40,7 +40,7 @@ static void open_leader(data_service *service) {
     service->leader = group_leader_create(&options, van_now_us(service->options.van));
 }
 
-/* No bound is told while the bound is unknown, or is of another generation: the worker asks again. */
+/* Sends no answer while the bound is unknown or of another generation; the worker asks again. */
 static void answer_mark(data_service *service, link_id link, const control_message *question) {
     const data_service_options *options = &service->options;
     uint64_t bound;

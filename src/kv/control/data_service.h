@@ -2,13 +2,13 @@
  * (cluster/group_leader.h).
  *
  * A worker that wants data joins the group; once the dataset is specified (kv/control/dataset_spec.h) the consumer
- * group has its shards, their holders, and the batch of each step of each rank. All of that lies in the metadata store:
- * a restarted scheduler goes on from it. Workers also ask which checkpoints may be without their steps
+ * group has its shards, their holders, and the batch of each step of each rank. The group is kept in the metadata
+ * store, from which a restarted scheduler continues. Workers also ask which checkpoints may lack their steps
  * (ps/low_watermark.h).
  *
- * When the tables have begun from nothing, in a cluster map without an origin, so does the data.
+ * When the tables begin empty (a cluster map without an origin), the data begins at its first item.
  *
- * Threads     that of its van's loop. */
+ * Threads     the one that runs the van's event loop. */
 #pragma once
 #include "cluster/group_leader.h"
 #include "cluster/metadata_db.h"
@@ -18,9 +18,9 @@
 
 typedef struct data_service data_service;
 
-typedef struct data_service_options { /* all borrowed for its life */
+typedef struct data_service_options { /* all borrowed until data_service_destroy */
     van *van;
-    const metadata_db *db; /* has the dataset specification, once there is one */
+    const metadata_db *db; /* has the dataset specification, if there is one */
     metadata_store store;  /* of the same metadata_db */
     const controller *controller;
     uint64_t (*oldest)(const void *context); /* oldest kept checkpoint; 0: none */
@@ -28,9 +28,9 @@ typedef struct data_service_options { /* all borrowed for its life */
 } data_service_options;
 
 data_service *data_service_create(const data_service_options *options);
-void data_service_destroy(data_service *service); /* cancels its requests to the metadata store */
+void data_service_destroy(data_service *service); /* cancels the service's requests to the metadata store */
 
-/* false: not for it */
+/* False: the message is not for this module. */
 bool data_service_take(data_service *service, link_id link, const control_message *message);
 int64_t data_service_next_us(const data_service *service);
 void data_service_tick(data_service *service, int64_t now_us);

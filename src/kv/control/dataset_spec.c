@@ -57,7 +57,7 @@ corrupt:
     return error_set(MR_CORRUPT, "malformed dataset specification of %zu bytes", bytes.size);
 }
 
-/* ---- At the metadata store. */
+/* ---- In the metadata store. */
 
 static mr_status compare(const dataset_spec *wanted, span value) {
     dataset_spec there = {0};

@@ -1,4 +1,5 @@
-/* dataset_spec_test.c — dataset specifications: bytes, and the decision of the first worker in the metadata store. */
+/* dataset_spec_test.c — encoding of dataset specifications, and the decision of the first worker in the metadata
+ * store. */
 #include "kv/control/dataset_spec.h"
 
 #include <setjmp.h>
@@ -12,13 +13,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A metadata store of one value, which answers when it is told to. */
+/* A metadata store of one value; `serve` answers a request. */
 typedef struct control {
     uint8_t value[64], wanted[64];
     size_t size, wanted_size;
     uint64_t version, expected;
     bool swaps;
-    metadata_store_done_fn *done; /* the question that is open */
+    metadata_store_done_fn *done; /* pending request */
     void *argument;
 } control;
 
@@ -98,14 +99,14 @@ static void an_unanswered_request_is_repeated(void **state) {
     cas_update *ask = dataset_spec_decide((metadata_store){&ops, &client}, &spec);
     serve(&client, MR_TIMEOUT);
     serve(&client, MR_OK);
-    serve(&client, MR_TIMEOUT); /* it was decided, and nobody said so */
+    serve(&client, MR_TIMEOUT); /* stored, but the answer was lost */
     assert_int_equal(cas_update_status(ask), MR_BUSY);
     serve(&client, MR_OK);
     assert_int_equal(cas_update_status(ask), MR_OK);
     assert_int_equal(client.version, 1);
     cas_update_end(ask);
     ask = dataset_spec_decide((metadata_store){&ops, &client}, &spec);
-    cas_update_end(ask); /* nobody waits: it goes with its answer */
+    cas_update_end(ask); /* ended while pending: the answer frees it */
     serve(&client, MR_OK);
     ask = dataset_spec_decide((metadata_store){&ops, &client}, &spec);
     serve(&client, MR_CLOSED);
@@ -127,7 +128,7 @@ static void bytes_come_back_as_they_went(void **state) {
     assert_int_equal(dataset_spec_decode(span_of(bytes, size), &again), MR_OK);
     assert_int_equal(again.count, 3);
     assert_memory_equal(again.sizes, spec.sizes, 3 * sizeof(uint64_t));
-    bytes[2] = 0; /* a part without items */
+    bytes[2] = 0; /* a shard without items */
     dataset_spec_fini(&again);
     assert_int_equal(dataset_spec_decode(span_of(bytes, size), &again), MR_CORRUPT);
     dataset_spec_fini(&spec);

@@ -1,4 +1,4 @@
-/* drain_test.c — a server that is to go, and the scheduler's list of those: when it may. */
+/* drain_test.c — when a draining server may end, and the scheduler's list of draining servers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,13 +23,13 @@ static void it_goes_when_it_has_nothing(void **state) {
     assert_true(drain_tick(&drain, &map, 4, 9, 1000));
     drain_take(&drain, &stay, 2000);
     assert_false(drain_is_over(&drain, DRAIN_DEAF_US));
-    slots[1].chain[0].incarnation = 10; /* another process of its number has that slot now */
+    slots[1].chain[0].incarnation = 10; /* another process with this number has the slot */
     int64_t now_us = 1000000;
     drain_take(&drain, &stay, now_us);
     assert_true(drain_tick(&drain, &map, 4, 9, now_us));
     assert_false(drain_is_over(&drain, now_us + DRAIN_GRACE_US - 1));
     assert_true(drain_is_over(&drain, now_us + DRAIN_GRACE_US));
-    slots[1].chain[0].incarnation = 9; /* it was given back: it waits on */
+    slots[1].chain[0].incarnation = 9; /* the slot came back: the server waits on */
     assert_true(drain_tick(&drain, &map, 4, 9, now_us + 1));
     assert_false(drain_is_over(&drain, now_us + DRAIN_GRACE_US));
 }
@@ -37,7 +37,7 @@ static void it_goes_when_it_has_nothing(void **state) {
 static void it_does_not_wait_for_ever(void **state) {
     drain drain = {0};
     drain_begin(&drain, 0);
-    assert_true(drain_is_over(&drain, DRAIN_DEAF_US)); /* nobody answers */
+    assert_true(drain_is_over(&drain, DRAIN_DEAF_US)); /* no answer arrives */
     for (int64_t us = 0; us < DRAIN_US; us += DRAIN_DEAF_US / 2) {
         drain_take(&drain, &stay, us);
         assert_false(drain_is_over(&drain, us + 1));

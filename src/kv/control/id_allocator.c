@@ -20,7 +20,8 @@ void id_allocator_broken(id_allocator *ids, const char *address) {
 
 static bool is_free(const id_assignment *assignment, int64_t now_us) {
     int64_t silent_us = now_us - assignment->heard_us;
-    bool gone = assignment->broken || assignment->address[0] == '\0'; /* the process that was given it never came */
+    /* the link broke, or the process that got the number never connected */
+    bool gone = assignment->broken || assignment->address[0] == '\0';
     return !assignment->taken || silent_us >= (gone ? ID_ALLOCATOR_SILENT_US : ID_ALLOCATOR_LOST_US);
 }
 

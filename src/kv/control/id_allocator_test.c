@@ -1,4 +1,4 @@
-/* id_allocator_test.c — numbers go to who asks, come back after silence, and stay with who is heard. */
+/* id_allocator_test.c — numbers are given to requesters, freed after silence, and kept by live processes. */
 #include "kv/control/id_allocator.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void each_asker_has_its_number(void **state) {
     free(ids);
 }
 
-/* It may come back, and then has what nobody else has. */
+/* The process may return, and then has state that no other process has. */
 static void the_number_of_a_silent_process_is_not_reassigned_at_once(void **state) {
     id_allocator *ids = xcalloc(1, sizeof *ids);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 11, 0), 0);
@@ -38,15 +38,15 @@ static void the_number_of_a_silent_process_is_not_reassigned_at_once(void **stat
 
 static void a_number_is_not_taken_from_who_is_here(void **state) {
     id_allocator *ids = xcalloc(1, sizeof *ids);
-    assert_true(id_allocator_take(ids, 0, 11, 0) && id_allocator_take(ids, 0, 11, 5)); /* it asks again */
+    assert_true(id_allocator_take(ids, 0, 11, 0) && id_allocator_take(ids, 0, 11, 5)); /* repeated request */
     id_allocator_heard(ids, 0, "a", 10);
     assert_false(id_allocator_take(ids, 0, 12, 11));
     id_allocator_broken(ids, "b");
     assert_false(id_allocator_take(ids, 0, 12, ID_ALLOCATOR_SILENT_US + 9));
-    assert_true(id_allocator_take(ids, 0, 12, ID_ALLOCATOR_SILENT_US + 10)); /* it is silent */
+    assert_true(id_allocator_take(ids, 0, 12, ID_ALLOCATOR_SILENT_US + 10)); /* the holder is silent */
     id_allocator_heard(ids, 0, "c", ID_ALLOCATOR_SILENT_US + 20);
     id_allocator_broken(ids, "c");
-    assert_true(id_allocator_take(ids, 0, 13, ID_ALLOCATOR_SILENT_US + 21)); /* it is gone */
+    assert_true(id_allocator_take(ids, 0, 13, ID_ALLOCATOR_SILENT_US + 21)); /* the holder's link broke */
     assert_false(id_allocator_take(ids, ID_ALLOCATOR_MAX, 13, 0));
     free(ids);
 }
@@ -54,7 +54,7 @@ static void a_number_is_not_taken_from_who_is_here(void **state) {
 static void the_number_of_a_silent_process_is_reassigned(void **state) {
     id_allocator *ids = xcalloc(1, sizeof *ids);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 11, 0), 0);
-    assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 12, 0), 1); /* and does not come */
+    assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 12, 0), 1); /* and does not connect */
     id_allocator_heard(ids, 0, "s0", ID_ALLOCATOR_SILENT_US - 1);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 13, ID_ALLOCATOR_SILENT_US), 1);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 14, ID_ALLOCATOR_SILENT_US), 2);
@@ -76,7 +76,7 @@ static void where_there_are_fewer_one_waits(void **state) {
     id_allocator_heard(ids, 1, "s1", 5);
     assert_int_equal(id_allocator_give(ids, 2, 13, ID_ALLOCATOR_SILENT_US - 1), ID_ALLOCATOR_MAX);
     assert_int_equal(id_allocator_give(ids, 2, 13, ID_ALLOCATOR_SILENT_US), 0);
-    assert_int_equal(id_allocator_give(ids, 2, 12, ID_ALLOCATOR_SILENT_US), 1); /* it has one */
+    assert_int_equal(id_allocator_give(ids, 2, 12, ID_ALLOCATOR_SILENT_US), 1); /* 12 has this number already */
     free(ids);
 }
 

@@ -22,10 +22,10 @@ struct kv_process {
     incarnation_acquire *acquire; /* NULL: no number yet */
     control_client *client;
     uint8_t role;
-    uint32_t number, wanted; /* wanted: KV_PROCESS_ANY: any */
+    uint32_t number, wanted; /* `wanted` KV_PROCESS_ANY: any number */
     uint64_t token;
-    int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
-    int64_t say_us; /* when it logs what it waits for; CLOCK_NEVER_US: it waits for nothing, or is a worker */
+    int64_t ask_us; /* time of the next request for a number; CLOCK_NEVER_US: the process has one */
+    int64_t say_us; /* time of the next log line about the wait; CLOCK_NEVER_US: no wait, or a worker */
     bool heard;
     uint64_t breaks;
     char scheduler[SLOT_MESSAGE_ADDRESS_MAX], checkpoints[SLOT_MESSAGE_ADDRESS_MAX];
@@ -51,7 +51,7 @@ void kv_process_acquire_again(kv_process *process, uint64_t known) {
     incarnation_acquire_again(process->acquire, known, van_now_us(process->van));
 }
 
-/* A server logs what it waits for, first after a while, and then now and then: it asks many times a second. */
+/* Logs what a server waits for: first after KV_PROCESS_ALONE_US, then every KV_PROCESS_AGAIN_US. */
 static void begin_waiting(kv_process *process) {
     if (process->role == CONTROL_SERVER && process->say_us == CLOCK_NEVER_US)
         process->say_us = van_now_us(process->van) + KV_PROCESS_ALONE_US;
@@ -76,7 +76,7 @@ static void take_seated(kv_process *process, const control_message *message) {
     if (process->host->on_full != NULL) process->host->on_full(process->context);
 }
 
-/* ---- As the van's host. */
+/* ---- Host of the van. */
 
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
     kv_process *process = context;
@@ -132,9 +132,9 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= process->host->next_us(process->context)) process->host->tick(process->context, now_us);
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
-/* By default a process listens on the same kind of address as the scheduler. */
+/* Default address: of the same kind (tcp or unix) as the scheduler's. */
 static mr_status choose_address(const char *scheduler, uint64_t token, char out[SLOT_MESSAGE_ADDRESS_MAX]) {
     address address;
     MR_TRY(address_parse(scheduler, &address));

@@ -22,7 +22,8 @@ _Static_assert((int)TABLE_HEAD <= (int)TABLE_SCHEMA_SIZE, "what a table has in a
 _Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)TABLE_CATALOG_BYTES_MAX <= (int)CONTROL_MESSAGE_VALUE_MAX,
                "all of it fits into a letter");
 
-/* Times and flags, texts, and numbers of servers, tables and the dataset, in the order of their bytes. */
+/* Fields by kind: times and flags, texts, and numbers of servers, tables and the dataset, in the order of the
+ * format. */
 #define HEAD_CHECKPOINT(X) X(u64, checkpoint) X(time, checkpoint_us) X(time, every_us) X(flag, making)
 #define HEAD_TROUBLE(X)    X(time, checkpoint_error_us) X(flag, checkpoint_failed) X(time, stall_us)
 #define HEAD_TEXTS(X)      X(folder) X(checkpoint_error) X(stall) X(stall_hint)

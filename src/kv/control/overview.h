@@ -2,9 +2,9 @@
  *
  *   bytes        content
  *   -----------  ------------------------------------------------------------------------------------------
- *   8 8 8 1      newest complete checkpoint, when it was written, interval of checkpoints; one is under way
- *   8 1          when checkpoints failed last, and whether they still do
- *   8            since when a stall lasts
+ *   8 8 8 1      newest complete checkpoint, its time, interval of checkpoints; whether one is under way
+ *   8 1          time of the last failed checkpoint; whether they still fail
+ *   8            start of the stall
  *   4 + n …      folder, error, stall, remedy: texts
  *   4 4          servers that have reported table sizes, servers
  *   4            tables; each:
@@ -14,8 +14,8 @@
  *   4 4 8 8 8 8  data: shards, finished ones, epoch, items, claimed ones, returned ones
  *   4 4          workers that want data, holders; each: 4 4 8 rank, shards, items
  *
- * Bounds  a table has less here than in a catalog, and a catalog fits into a control message: so does all of it, with
- *             OVERVIEW_HOLDERS_MAX holders.
+ * Bounds  a table has fewer bytes here than in the catalog, and a catalog fits into a control message; so an overview
+ *         with OVERVIEW_HOLDERS_MAX holders does.
  * Pure. */
 #pragma once
 #include "cluster/control_message.h"
@@ -23,7 +23,7 @@
 
 enum { OVERVIEW_HOLDERS_MAX = 512 };
 
-/* at most CONTROL_MESSAGE_VALUE_MAX; to be freed */
+/* Returns at most CONTROL_MESSAGE_VALUE_MAX bytes; the caller frees them. */
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size);
-/* MR_CORRUPT. mr_ps_overview_free. */
+/* MR_CORRUPT. The caller frees *out with mr_ps_overview_free. */
 MR_MUST mr_status overview_decode(span bytes, mr_ps_overview **out);

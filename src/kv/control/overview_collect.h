@@ -10,12 +10,12 @@ typedef struct overview_collect_facts { /* all borrowed for the call */
     const stall_facts *stall;
     const stall_watch *watch;
     const table_stats_list *list;
-    const metadata_db *db; /* has the catalog and the consumer group */
-    int64_t wall_us;       /* now, since 1970 */
+    const metadata_db *db; /* has the table catalog and the consumer group */
+    int64_t wall_us;       /* current time since 1970 */
     int64_t checkpoint_us, every_us, trouble_us;
-    const char *trouble; /* the last error, though it may be over; NULL: none */
+    const char *trouble; /* last error of checkpoints, perhaps resolved; NULL: none */
     bool making;         /* a checkpoint is under way */
 } overview_collect_facts;
 
-/* an overview, as bytes; the caller frees it */
+/* Returns an encoded overview; the caller frees it. */
 uint8_t *overview_collect_make(const overview_collect_facts *facts, size_t *size);

@@ -1,5 +1,4 @@
-/* overview_test.c — tables and checkpoints, as the scheduler tells of them: bytes come back as they went, and damage is
- * noticed. */
+/* overview_test.c — encoding of the overview of tables and checkpoints, and rejection of malformed bytes. */
 #include "kv/control/overview.h"
 
 #include <setjmp.h>
@@ -96,12 +95,12 @@ static void damage_is_noticed(void **state) {
         uint8_t byte;
     } wrong[] = {
         {15, 0xff},            /* a time before 1970 */
-        {24, 2},               /* a flag that is none */
-        {42, 0xff},            /* a folder that is longer than there is room for */
-        {46, 0},               /* with the end of a text in it */
-        {TABLES_AT + 3, 0xff}, /* more tables than there are bytes */
-        {TABLES_AT + 4, 3},    /* a kind that is none */
-        {TABLES_AT + 5, 99},   /* a dtype that is none */
+        {24, 2},               /* an invalid flag */
+        {42, 0xff},            /* a folder longer than the bytes */
+        {46, 0},               /* a text with a zero byte */
+        {TABLES_AT + 3, 0xff}, /* more tables than bytes */
+        {TABLES_AT + 4, 3},    /* an unknown kind */
+        {TABLES_AT + 5, 99},   /* an unknown dtype */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         memcpy(copy, bytes, size);

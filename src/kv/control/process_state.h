@@ -6,10 +6,10 @@
  *   1        role: one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS
  *   1 + n    address
  *   8 …  PROCESS_STATE_NUMBERS
- *   1        reports; each: 1 + n key, 8 value, 8 how often it was reported
+ *   1        reports; each: 1 + n key, 8 value, 8 number of reports
  *
- * The stamp of its control message (CONTROL_HERE) has the newest cluster map that the process knows, its number and its
- * incarnation.
+ * The stamp of its control message (CONTROL_HERE) has the newest cluster map known to the process, and the process's
+ * number and incarnation.
  *
  * Bounds      MR_PS_METRICS_MAX reports. Pure. */
 #pragma once
@@ -19,9 +19,9 @@
 #define PROCESS_STATE_US INT64_C(200000)
 enum { PROCESS_STATE_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_MAX * (MR_PS_NAME_MAX + 16) };
 
-/* Of a worker: the generation, its first step in the generation, its current step, and whether its rank is ready. Of a
- * server: requests since its start, their bytes of values, memory in use and memory limit, contributions that were
- * repeated with other bytes. */
+/* Of a worker: generation, first step in the generation, current step, whether the rank is ready. Of a server: requests
+ * since its start, bytes of their values, used memory, memory limit, contributions that were repeated with different
+ * bytes. */
 #define PROCESS_STATE_NUMBERS(X) \
     X(generation)                \
     X(first)                     \
@@ -53,18 +53,18 @@ typedef struct process_state {
     process_state_report reports[MR_PS_METRICS_MAX];
 } process_state;
 
-typedef struct process_sender { /* a process as the sender of control messages; all borrowed for its life */
-    const char *scheduler;      /* its address */
+typedef struct process_sender { /* a process as sender of control messages; all fields are borrowed by their user */
+    const char *scheduler;      /* address */
     process_state *state;
     void (*send)(void *context, const char *address, const control_message *message);
     void *context;
 } process_sender;
 
-/* Replaces the report of that key. MR_INVALID: not a key; MR_TOO_LARGE: too many reports. */
+/* Replaces the report of this key. MR_INVALID: invalid key; MR_TOO_LARGE: too many reports. */
 MR_MUST mr_status process_state_report_set(process_state *state, const char *key, double value);
 
-/* Into PROCESS_STATE_SIZE_MAX bytes; returns the size. Without role and stamp. */
+/* Encodes into PROCESS_STATE_SIZE_MAX bytes, without role and stamp; returns the size. */
 size_t process_state_encode(const process_state *state, uint8_t *out);
-MR_MUST mr_status process_state_decode(span bytes, process_state *out); /* MR_CORRUPT; the fields of the stamp are 0 */
+MR_MUST mr_status process_state_decode(span bytes, process_state *out); /* MR_CORRUPT. The fields of the stamp are 0 */
 
 mr_status process_state_check_name(const char *what, const char *name); /* MR_INVALID: empty or too long */

@@ -92,7 +92,7 @@ void process_table_take(process_table *table, const process_state *state, int64_
     measure(row, now_us);
 }
 
-/* The first break counts: a sender keeps trying, and breaks again each time. */
+/* Only the first break counts: a sender that retries breaks again each time. */
 void process_table_broken(process_table *table, const char *address, int64_t now_us) {
     for (size_t i = 0; i < table->count; i++) {
         process_table_row *row = table->rows[i];

@@ -1,21 +1,21 @@
 /* process_table.h — process table of the scheduler: the last reported state of every process (process_state.h), and its
  * rates.
  *
- *  process state ──► process_table_take ──► row: the newest state, when it came, and what changed per second
+ *  process state ──► process_table_take ──► row: the newest state, its time, and the changes per second
  *  question for a page ──► process_table_page ──► rows, as many as fit into a control message
  *
  * A rate is measured over PROCESS_TABLE_RATE_US or a little more, between two states of the same process. A process
- * that was not heard for PROCESS_TABLE_SILENT_US is not here; one whose link broke after PROCESS_TABLE_BROKEN_US.
+ * counts as gone after PROCESS_TABLE_SILENT_US without a message, or PROCESS_TABLE_BROKEN_US if its link broke.
  *
  *   bytes    a page
  *   -------  ----------------------------------------------------------------------------------
  *   4 4  rows of the process table, rows of this page; each:
  *   4 8 8  number, incarnation, cluster map
- *   1 8      1: it is here; µs since it was heard
+ *   1 8      1: alive; µs since its last message
  *   8 …  PROCESS_TABLE_RATES, per second
- *   4 + n    the process state; behind it for each of its reports 8: how much it changes per second
+ *   4 + n    the process state; then for each of its reports 8: change per second
  *
- * Bounds      as many rows as there can be processes. Pure. */
+ * Bounds      one row for each process number and role. Pure. */
 #pragma once
 #include "kv/control/process_state.h"
 
@@ -33,33 +33,33 @@ typedef struct process_table_rates {
 } process_table_rates;
 
 typedef struct process_table_row {
-    process_state now, base; /* base: start of the measured rates */
+    process_state now, base; /* base: start of the rate measurement */
     int64_t heard_us, base_us;
-    int64_t broken_us; /* since it was heard; 0: not broken */
+    int64_t broken_us; /* since the last message; 0: not broken */
     process_table_rates rates;
 } process_table_row;
 
 typedef struct process_table { /* zero-initialized: empty */
-    process_table_row **rows;  /* owned, each too; by role, then number */
+    process_table_row **rows;  /* owned, with its elements; by role, then number */
     size_t count;
 } process_table;
 
 void process_table_fini(process_table *table);
-/* Messages of an older process of the same number are ignored. */
+/* Records a reported state. Messages of an earlier process with the same number are ignored. */
 void process_table_take(process_table *table, const process_state *state, int64_t now_us);
-void process_table_broken(process_table *table, const char *address, int64_t now_us); /* the link to it */
-/* NULL: never heard */
+/* the link to this address broke */
+void process_table_broken(process_table *table, const char *address, int64_t now_us);
+/* NULL: no report yet */
 const process_table_row *process_table_find(const process_table *table, uint8_t role, uint32_t number);
 bool process_table_is_here(const process_table_row *row, int64_t now_us);
 uint32_t process_table_servers_here(const process_table *table, int64_t now_us);
 
-/* From that row on, at most CONTROL_MESSAGE_VALUE_MAX bytes; the caller frees them. */
+/* Page from row `from` on, at most CONTROL_MESSAGE_VALUE_MAX bytes; the caller frees them. */
 uint8_t *process_table_page(const process_table *table, size_t from, int64_t now_us, size_t *size);
 
-/* Addresses of the processes of one role: all that are here, or one process whether it is here or not; the caller frees
- * them.
+/* Addresses of the processes of one role: all live ones, or one process, alive or gone. The caller frees the bytes.
  *
- *   4        how many; each: 4 number, 8 incarnation, 1 here, 1 + n address */
+ *   4        number of processes; each: 4 number, 8 incarnation, 1 here, 1 + n address */
 #define PROCESS_TABLE_EVERY UINT32_MAX
 uint8_t *process_table_list(const process_table *table, uint8_t role, uint32_t number, int64_t now_us, size_t *size);
 
@@ -72,7 +72,7 @@ typedef struct process_table_entry {
 MR_MUST mr_status process_table_list_read(span bytes, reader *out, uint32_t *count);   /* MR_CORRUPT */
 MR_MUST mr_status process_table_list_next(reader *reader, process_table_entry *entry); /* MR_CORRUPT */
 
-typedef struct process_table_line { /* a row, as read */
+typedef struct process_table_line { /* a decoded row */
     process_state state;
     bool here;
     int64_t silent_us;
@@ -81,7 +81,7 @@ typedef struct process_table_line { /* a row, as read */
 
 typedef struct process_table_reading {
     reader reader;
-    uint32_t total, count; /* rows of the process table, and unread rows of this page */
+    uint32_t total, count; /* rows of the process table; unread rows of this page */
 } process_table_reading;
 
 MR_MUST mr_status process_table_read(span page, process_table_reading *out);                    /* MR_CORRUPT */

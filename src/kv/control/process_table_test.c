@@ -45,10 +45,10 @@ static void rates_are_measured(void **state) {
     const process_table_row *row = process_table_find(&table, MR_PS_WORKERS, 0);
     assert_true(row->rates.step > 19.9 && row->rates.step < 20.1);
     assert_true(row->rates.reports[0] > 999999 && row->rates.reports[0] < 1000001);
-    process_state again = worker(0, 2); /* another process begins anew */
+    process_state again = worker(0, 2); /* rates of another process begin at 0 */
     process_table_take(&table, &again, 5000000);
     assert_true(row->rates.step == 0 && row->now.incarnation == 2);
-    process_table_take(&table, &now, 5100000); /* the one before is not heard */
+    process_table_take(&table, &now, 5100000); /* the earlier process is ignored */
     assert_true(row->now.incarnation == 2 && row->heard_us == 5000000);
     process_table_fini(&table);
 }
@@ -65,9 +65,9 @@ static void a_silent_process_counts_as_absent(void **state) {
     assert_true(process_table_is_here(row, PROCESS_TABLE_BROKEN_US + 2000));
     process_table_broken(&table, now.address, 2000);
     assert_true(process_table_is_here(row, PROCESS_TABLE_BROKEN_US));
-    process_table_broken(&table, now.address, PROCESS_TABLE_BROKEN_US); /* somebody tries again */
+    process_table_broken(&table, now.address, PROCESS_TABLE_BROKEN_US); /* a sender retried */
     assert_false(process_table_is_here(row, PROCESS_TABLE_BROKEN_US + 3000));
-    process_table_take(&table, &now, PROCESS_TABLE_BROKEN_US + 4000); /* it was only the link */
+    process_table_take(&table, &now, PROCESS_TABLE_BROKEN_US + 4000); /* only the link was broken */
     assert_true(process_table_is_here(row, PROCESS_TABLE_BROKEN_US + 5000));
     process_table_fini(&table);
 }
@@ -95,7 +95,7 @@ static void all_are_shown_page_by_page(void **state) {
         }
         assert_int_equal(status, MR_END);
         more = seen < reading.total;
-        for (size_t cut = 0; cut < size; cut += 997) { /* no page that is cut is read to its end */
+        for (size_t cut = 0; cut < size; cut += 997) { /* a truncated page is not read to its end */
             status = process_table_read(span_of(page, cut), &reading);
             while (status == MR_OK) status = process_table_next(&reading, &line);
             assert_int_equal(status, MR_CORRUPT);
@@ -127,7 +127,7 @@ static void lists_say_who_is_where(void **state) {
     list = process_table_list(&table, MR_PS_WORKERS, 1, 2000 + PROCESS_TABLE_SILENT_US, &size);
     assert_int_equal(process_table_list_read(span_of(list, size), &reader, &count), MR_OK);
     assert_int_equal(process_table_list_next(&reader, &entry), MR_OK);
-    assert_true(count == 1 && entry.number == 1 && !entry.here); /* that one, though it is gone */
+    assert_true(count == 1 && entry.number == 1 && !entry.here); /* the named process, though it is gone */
     free(list);
     process_table_fini(&table);
 }

@@ -60,7 +60,7 @@ stall stall_look(const stall_facts *facts) {
     return stall;
 }
 
-/* ---- In words. */
+/* ---- Texts. */
 
 typedef struct words {
     char *text;
@@ -86,7 +86,7 @@ static void add_numbers(words *words, const char *noun, const uint32_t *numbers,
     if (count > named) add(words, " and %u more", count - named);
 }
 
-/* The state from which everything goes on. */
+/* The state from which the deployment continues. */
 static void add_origin(words *words, const stall_facts *facts) {
     if (facts->checkpoint != 0)
         add(words, "all tables go back to checkpoint %" PRIu64, facts->checkpoint);
@@ -140,7 +140,7 @@ void stall_help(const stall *stall, const stall_facts *facts, char *text, size_t
     if (stall->kind == STALL_CHECKPOINT) add(&words, "miniray ps checkpoint list --checkpoint-dir %s", facts->folder);
 }
 
-/* ---- Over time. */
+/* ---- Watch. */
 
 static bool same(const stall *a, const stall *b) {
     return a->kind == b->kind && a->server_count == b->server_count &&

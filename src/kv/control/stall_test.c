@@ -39,7 +39,7 @@ static void hear(scene *scene, uint32_t number, uint64_t incarnation) {
     process_table_take(&scene->table, &state, scene->facts.now_us);
 }
 
-/* Slot i is with server i % servers and the next one, as far as there are copies; all of incarnation 1. */
+/* The chain of slot i begins with server i % servers, followed by the next ones; all have incarnation 1. */
 static void map_of(scene *scene, uint32_t servers, uint8_t copies) {
     scene->map = (cluster_map){.number = 3, .copies = copies, .slot_count = SLOTS, .slots = scene->slots};
     for (uint32_t i = 0; i < SLOTS; i++) {
@@ -63,7 +63,7 @@ static void at_the_beginning_servers_are(void **state) {
     assert_string_equal(scene->text, "1 of 3 servers is connected; tables begin when all are");
     assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s");
     hear(scene, 1, 1);
-    hear(scene, 7, 1); /* any number will do */
+    hear(scene, 7, 1); /* any server number counts */
     assert_int_equal(look(scene), STALL_NOTHING);
     assert_string_equal(scene->text, "");
     assert_string_equal(scene->help, "");
@@ -80,7 +80,7 @@ static void a_process_that_may_return_is_awaited(void **state) {
     for (uint32_t i = 0; i < 3; i++) hear(scene, i, 1);
     scene->facts.trouble = "shard-0-0 is damaged";
     assert_int_equal(look(scene), STALL_NOTHING);
-    scene->facts.stuck = true; /* a generation has begun from it */
+    scene->facts.stuck = true; /* a generation has begun from the checkpoint */
     assert_int_equal(look(scene), STALL_CHECKPOINT);
     scene->facts.stuck = false;
     scene->facts.undecided = "no room";
@@ -92,18 +92,18 @@ static void a_process_that_may_return_is_awaited(void **state) {
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     hear(scene, 0, 1);
     hear(scene, 2, 1);
-    hear(scene, 5, 1); /* nobody asked for this one */
+    hear(scene, 5, 1); /* not one of the missing servers */
     scene->facts.checkpoint = 42;
     assert_int_equal(look(scene), STALL_RETURN);
     assert_string_equal(scene->text, "server 1 is gone with the only replicas of slots 1, 4, 7 and 10: when it is back "
                                      "as another process, all tables go back to checkpoint 42");
     assert_string_equal(scene->help, "miniray ps server --scheduler unix:/tmp/s --id 1");
-    hear(scene, 1, 2); /* another process: what the first had is lost */
+    hear(scene, 1, 2); /* another incarnation: the replicas of the first are lost */
     assert_int_equal(look(scene), STALL_NOTHING);
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     hear(scene, 1, 2);
     scene->facts.checkpoint = 0;
-    assert_int_equal(look(scene), STALL_SERVERS); /* the others are not needed for what they had, but as servers */
+    assert_int_equal(look(scene), STALL_SERVERS); /* the other servers are needed as servers, not for their replicas */
     assert_non_null(
         strstr(scene->text, "1 of 3 servers is connected, and slots 0, 1, 2, 3, 4, 5, 6, 7 and 4 more lost "));
     assert_non_null(strstr(scene->text, "all tables begin empty: there is no checkpoint"));
@@ -117,14 +117,14 @@ static void one_copy_is_enough(void **state) {
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     hear(scene, 0, 1);
     hear(scene, 2, 1);
-    assert_int_equal(look(scene), STALL_NOTHING); /* each slot has one of them */
+    assert_int_equal(look(scene), STALL_NOTHING); /* each slot has a replica */
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     hear(scene, 0, 1);
     assert_int_equal(look(scene), STALL_RETURN);
     assert_non_null(
         strstr(scene->text, "servers 1, 2 and 3 are gone with the only replicas of slots 1, 2, 5, 6, 9 and 10"));
     assert_non_null(strstr(scene->help, "--id 1\nminiray ps server --scheduler unix:/tmp/s --id 2\n"));
-    hear(scene, 2, 2); /* of what it had there may be copies elsewhere */
+    hear(scene, 2, 2); /* other servers may have replicas of its slots */
     assert_int_equal(look(scene), STALL_RETURN);
     assert_non_null(strstr(scene->text, "servers 1 and 3 are gone"));
     process_table_fini(&scene->table);
@@ -169,14 +169,14 @@ static void it_is_said_now_and_then(void **state) {
     scene->facts.now_us += PROCESS_TABLE_BROKEN_US;
     hear(scene, 1, 1);
     assert_int_equal(stall_watch_look(&watch, &scene->facts), STALL_NO_NEWS);
-    assert_int_equal(watch.since_us, scene->facts.now_us - PROCESS_TABLE_BROKEN_US); /* when it was heard last */
+    assert_int_equal(watch.since_us, scene->facts.now_us - PROCESS_TABLE_BROKEN_US); /* time of the last message */
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     assert_int_equal(stall_watch_look(&watch, &scene->facts), STALL_SAY);
     stall_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
     assert_non_null(strstr(scene->text, "(for 3 s; try: `miniray ps server --scheduler unix:/tmp/s --id 0`, "
                                         "and likewise for the others)"));
     hear(scene, 1, 1);
-    assert_int_equal(stall_watch_look(&watch, &scene->facts), STALL_SAY); /* others are missing than before */
+    assert_int_equal(stall_watch_look(&watch, &scene->facts), STALL_SAY); /* other servers are missing than before */
     process_table_fini(&scene->table);
 }
 

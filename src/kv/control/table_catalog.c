@@ -56,7 +56,7 @@ static mr_status take_arrays(table_catalog_table *table, const mr_ps_table_optio
     return MR_OK;
 }
 
-/* One text for each. */
+/* Writes a consistency in its canonical form. */
 static mr_status check_consistency(table_catalog_table *table) {
     consistency consistency;
     if (table->consistency[0] == '\0') return MR_OK;
@@ -134,7 +134,7 @@ const char *table_catalog_table_differs(const table_catalog_table *a, const tabl
     return NULL;
 }
 
-/* ---- All of them. */
+/* ---- Catalog. */
 
 void table_catalog_fini(table_catalog *catalog) {
     for (uint32_t i = 0; i < catalog->count; i++) table_catalog_table_fini(&catalog->tables[i]);
@@ -208,9 +208,9 @@ bool table_catalog_remove(table_catalog *catalog, uint32_t id) {
     return true;
 }
 
-/* ---- Bytes. */
+/* ---- Encoding. */
 
-/* A shape in the bytes may be anything: it is checked as if it came from a user. */
+/* A decoded shape may be invalid: it is checked like a user's. */
 static mr_status read_arrays(reader *reader, table_catalog_table *table) {
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > reader_left(reader) / ARRAY_SIZE_MIN || count > MR_PS_ARRAYS_MAX) return MR_CORRUPT;

@@ -1,4 +1,5 @@
-/* table_catalog_test.c — tables are listed, ids are given once, bytes come back as they went, damage is noticed. */
+/* table_catalog_test.c — tables are listed, ids are not reused, encoding is reversible, malformed bytes are
+ * rejected. */
 #include "kv/control/table_catalog.h"
 
 #include <setjmp.h>

@@ -65,7 +65,7 @@ mr_status table_stats_decode(span bytes, table_stats *out) {
     return MR_OK;
 }
 
-/* ---- The scheduler's. */
+/* ---- Scheduler. */
 
 void table_stats_fini(table_stats_list *list) {
     for (size_t i = 0; i < CLUSTER_MAP_SERVERS_MAX; i++) free(list->rows[i].items);

@@ -1,18 +1,18 @@
-/* table_stats.h — table sizes that a server reports every TABLE_STATS_US, of the slots that it leads, so that all
+/* table_stats.h — table sizes that a server reports every TABLE_STATS_US, for the slots whose head it is, so that all
  * servers together count each row once.
  *
- *  server: table_stats_add for each slot and table ──► STOCK, a control message ──► table_stats_take ──►
- *  table_stats_sum, of those in a cluster map
+ *  server: table_stats_add for each slot and table ──► TABLE_STATS ──► table_stats_take ──►
+ *  table_stats_sum, over the servers of a cluster map
  *
  *   bytes      content
  *   ---------  ---------------------------------------------------------------------------
  *   4          tables, ids ascending; each:
- *   4 8 8 8   id, keys (rows, vectors or blocks), bytes of memory, what was left out (payload_look)
+ *   4 8 8 8   id, keys (rows, vectors or blocks), bytes of memory, left-out pushes (payload_look)
  *
- * The stamp of the control message (CONTROL_STOCK) has the cluster map of the count, the server's number and its
- * incarnation. While slots move a slot may be counted twice, or not at all, for a moment: the numbers are for people.
+ * The stamp of the control message (CONTROL_TABLE_STATS) has the cluster map of the count, and the server's number and
+ * incarnation. While slots move a slot may be counted twice or not at all; the numbers are for display.
  *
- * Bounds  TABLE_STATS_TABLES_MAX tables, more than a catalog has room for; servers as a cluster map has them. Pure. */
+ * Bounds  TABLE_STATS_TABLES_MAX tables, more than a catalog holds; servers as in a cluster map. Pure. */
 #pragma once
 #include "cluster/control_message.h"
 #include "ps/cluster_map.h"
@@ -34,27 +34,27 @@ typedef struct table_stats {
     table_stats_item items[TABLE_STATS_TABLES_MAX]; /* ids ascending */
 } table_stats;
 
-/* adds to the sizes of its table; one table too many is left out */
+/* Adds to the sizes of its table; a table beyond the limit is left out. */
 void table_stats_add(table_stats *stats, table_stats_item item);
 const table_stats_item *table_stats_find(const table_stats *stats, uint32_t table); /* NULL: not found */
 
 size_t table_stats_encode(const table_stats *stats, uint8_t out[TABLE_STATS_SIZE_MAX]);
 MR_MUST mr_status table_stats_decode(span bytes, table_stats *out); /* MR_CORRUPT */
 
-/* ---- The scheduler's. */
+/* ---- Scheduler. */
 
 typedef struct table_stats_row {
-    uint64_t incarnation; /* 0: no report of the server */
+    uint64_t incarnation; /* 0: the server has not reported */
     uint32_t count;
     table_stats_item *items; /* owned */
 } table_stats_row;
 
-typedef struct table_stats_list {                  /* zeros: no reports */
+typedef struct table_stats_list {                  /* zero-initialized: no reports */
     table_stats_row rows[CLUSTER_MAP_SERVERS_MAX]; /* by server */
 } table_stats_list;
 
 void table_stats_fini(table_stats_list *list);
 /* `server` is below CLUSTER_MAP_SERVERS_MAX; the stats are copied. */
 void table_stats_take(table_stats_list *list, uint32_t server, uint64_t incarnation, const table_stats *stats);
-/* The reports of the servers of this cluster map, added up. Returns how many of them have reported. */
+/* Sum of the reports of the servers of this cluster map. Returns how many of these servers have reported. */
 uint32_t table_stats_sum(const table_stats_list *list, const cluster_map *map, table_stats *out);

@@ -1,4 +1,4 @@
-/* table_stats_test.c — table sizes of servers: counted, sent, added up for the servers of a cluster map. */
+/* table_stats_test.c — table sizes of servers: counted, encoded, and summed over the servers of a cluster map. */
 #include "kv/control/table_stats.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static void slots_are_added_up(void **state) {
     assert_null(table_stats_find(stats, 3));
     for (uint32_t i = 0; i < 2 * TABLE_STATS_TABLES_MAX; i++)
         table_stats_add(stats, (table_stats_item){.table = 100 + i, .keys = 1});
-    assert_int_equal(stats->count, TABLE_STATS_TABLES_MAX); /* and no more */
+    assert_int_equal(stats->count, TABLE_STATS_TABLES_MAX); /* further tables are left out */
     assert_true(table_stats_find(stats, 9)->keys == 3);
     free(stats);
 }
@@ -43,9 +43,9 @@ static void bytes_come_back_as_they_went(void **state) {
     assert_int_equal(table_stats_decode(span_of(bytes, size + 1), read), MR_CORRUPT);
     bytes[4] = 0; /* no table has the id 0 */
     assert_int_equal(table_stats_decode(span_of(bytes, size), read), MR_CORRUPT);
-    bytes[4] = 2; /* and no table is there twice */
+    bytes[4] = 2; /* a table is listed once */
     assert_int_equal(table_stats_decode(span_of(bytes, size), read), MR_CORRUPT);
-    memset(bytes, 0xff, 4); /* more than there can be */
+    memset(bytes, 0xff, 4); /* more tables than the limit */
     assert_int_equal(table_stats_decode(span_of(bytes, size), read), MR_CORRUPT);
     free(said);
     free(read);
@@ -60,12 +60,12 @@ static void servers_of_the_map_count(void **state) {
     assert_int_equal(table_stats_sum(&list, &map, sum), 0);
     cluster_map_put_server(&map, 0, 7, "unix:/a");
     cluster_map_put_server(&map, 1, 7, "unix:/b");
-    cluster_map_put_server(&map, 2, 8, "unix:/c"); /* another process, that has said nothing */
+    cluster_map_put_server(&map, 2, 8, "unix:/c"); /* another incarnation, without a report */
     assert_int_equal(table_stats_sum(&list, &map, sum), 2);
     assert_true(sum->count == 1 && table_stats_find(sum, 1)->keys == 20);
     table_stats_add(one, (table_stats_item){.table = 1, .keys = 5});
     table_stats_take(&list, 2, 8, one);
-    table_stats_take(&list, 1, 6, one); /* a process from before */
+    table_stats_take(&list, 1, 6, one); /* an earlier incarnation */
     assert_int_equal(table_stats_sum(&list, &map, sum), 3);
     assert_int_equal(table_stats_find(sum, 1)->keys, 35);
     cluster_map_fini(&map);

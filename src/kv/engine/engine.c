@@ -24,7 +24,7 @@ static void destroy(void *self) {
 
 /* ---- Creating and dropping tables. */
 
-/* A present table is unchanged; an impossible schema is ignored. */
+/* Creates a table. An existing table stays, and counts a differing schema as refused; an invalid schema is ignored. */
 static void define(engine *engine, span bytes) {
     table_schema schema;
     if (table_schema_decode(bytes, &schema) != MR_OK || engine_was_dropped(engine, schema.id, false)) return;
@@ -42,7 +42,7 @@ static void take_out(engine *engine, size_t at) {
     memmove(engine->tables + at, engine->tables + at + 1, (--engine->count - at) * sizeof *engine->tables);
 }
 
-/* Where the previous version is kept, the table stays until the next apply; but not one that this apply has made. */
+/* If the previous version is kept, a table that an earlier apply created stays until the next apply. */
 static void drop(engine *engine, uint32_t id) {
     size_t at = engine_place(engine, id);
     bool there = at < engine->count && engine->tables[at]->schema.id == id;
@@ -72,7 +72,8 @@ static bool change(const engine_push *push) {
     return false;
 }
 
-/* With a bound of rows, rows are evicted in the order of their pushes, also within a step; ages are in steps. */
+/* Time of a push. With rows_max alone it counts pushes, so that eviction follows their order within a step; else it is
+ * the moment, in steps. */
 static uint64_t time_of(const engine_table *table, uint64_t moment) {
     const table_schema *schema = &table->schema;
     if (schema->rows_max != 0 && schema->age_max == 0) return table->now + 1;
@@ -103,7 +104,7 @@ static void push_section(engine *engine, const payload_section *section, uint64_
     table->touched = engine->applies;
 }
 
-/* `members` are those of the round, from the first section. */
+/* `members`: those of the round, set by its first section. */
 static void apply_section(engine *engine, const payload_section *section, uint64_t moment, uint32_t *members) {
     if (section->op == PAYLOAD_DEFINE)
         define(engine, section->values);
@@ -117,7 +118,8 @@ static void apply_section(engine *engine, const payload_section *section, uint64
 
 /* ---- Remote values of a push. */
 
-/* Replicas of a slot read bytes: only a push that is settled for the very next apply is read in place. */
+/* Prepares the remote values of a push. `now`: the push is applied next, and may be read in place; else the bytes are
+ * copied, since the replicas of a slot need the same ones. */
 static bool settle(void *context, span payload, bool now, shared_bytes **own) {
     engine_host *host = context;
     if (host == NULL) return false;
@@ -134,7 +136,7 @@ static void light(engine *engine) {
 
 /* ---- One apply. */
 
-/* The kept version is dropped; the present one will be kept. */
+/* Begins an apply: drops the kept previous version. */
 static void begin(engine *engine) {
     engine->applies++;
     for (size_t i = 0; engine->keeps && i < engine->count;) {
@@ -181,7 +183,7 @@ static void apply(void *self, span payload, uint64_t moment) {
     payload_clear(&scratch);
 }
 
-/* The same, with the known norms of all slots. */
+/* Same, with the known norms of all slots. */
 static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     engine *engine = self;
     (void)slot_norms_read(&engine->norms, norms); /* malformed norms count as unknown */

@@ -6,27 +6,30 @@
  *
  * A malformed payload changes nothing. A section that fits no table here (unknown, dropped, of another kind, dtype or
  * length) changes only the count of refused sections; the other sections of its payload are applied. A schema never
- * changes after its first definition; a dropped id is remembered and never reused.
+ * changes after its first definition; a dropped id is recorded and never reused.
  *
- *   add    one update by the table's optimizer, with the rate of the moment. The gradient of a round (PAYLOAD_ROUND) is
- *          the sum, divided by the number of its members if the table averages, and scaled if it is longer than
- *          clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm is not
- *          finite, the whole update is skipped. Tables that need such norms are created only where there are rounds
+ *   add    one update by the table's optimizer, with the learning rate of the push's moment. The gradient of a round
+ *          (PAYLOAD_ROUND) is the sum, divided by the number of its members if the table averages, and scaled if it is
+ *          longer than clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm
+ *          is not finite, the whole update is skipped. Tables that need such norms are created only where there are
+ *          rounds
  *   set    assigns values; the state of the optimizer is unchanged
  *   erase  removes keys, with their state
  *
- * Time is the highest moment that a push has named: it never goes back. With `age_max` a key is evicted when it was not
- * pushed to for so long, at the latest an eighth of it later: each moment sweeps a part of the table. With `rows_max`
+ * Time is the highest moment of any push, and never decreases. With `age_max` a key is evicted when no push has touched
+ * it for that long, at the latest an eighth of age_max later: each moment sweeps a part of the table. With `rows_max`
  * the oldest keys are evicted when there are more, a sixteenth of them at once; without `age_max` time is the number of
  * pushed sections, so that keys of one moment have an order, too. Eviction is part of applying: a function of the
  * pushes and their moments, the same at every replica.
  *
  * The version before the last apply is kept on demand (`keeps`): old rows and vectors by key (undo_log.h), blocks in
- * their second array, defined or dropped tables by the number of the apply. The cost is that of the changed values.
+ * their second array, defined or dropped tables by the number of the apply. The cost is proportional to the changed
+ * values.
  *
- * Memory      A server without memory for a push ends with a message: it must not differ from its replicas
+ * Memory      A server without memory for a push ends with a message, since it must not differ from its replicas
  *            (section_decoder.h). An answer without memory is PAYLOAD_TOO_LARGE.
- * State       is a function of the applied pushes; a replica that was filled has the same bytes as its source.
+ * State       is a function of the applied pushes; a replica made from a snapshot has the same bytes as its
+ *             source.
  * Threads     none. */
 #pragma once
 #include "kv/payload/payload.h"
@@ -34,17 +37,18 @@
 #include "kv/payload/table_schema.h"
 #include "ps/state_machine.h"
 
-extern const state_machine_ops engine_ops; /* its context is a engine_host, or NULL */
+extern const state_machine_ops engine_ops; /* the context is an engine_host, or NULL */
 
 typedef struct engine_host { /* borrowed by every engine of a server */
-    /* User-defined optimizers: a table with the optimizer "own:NAME" uses the one called NAME. All servers of a
+    /* User-defined optimizers: a table with the optimizer "own:NAME" uses the optimizer NAME. All servers of a
      * deployment have the same ones, and they compute the same bits from equal arguments, or replicas differ. */
     const optim_ops *const *optimizers;
     size_t optimizer_count;
-    const remote_values_map_view *map_view; /* imported memory, for the replica that settles a push; NULL: none */
-    bool lit;                               /* the next apply may read remote values in place */
-    shm_export *export;                     /* memory of blocks, for other processes to read; NULL: not exported */
-    uint64_t process;                       /* the process of the export */
+    /* imported memory, for the replica that prepares a push (settle); NULL: none */
+    const remote_values_map_view *map_view;
+    bool lit;           /* the next apply may read remote values in place */
+    shm_export *export; /* memory of blocks that other processes may read; NULL: not exported */
+    uint64_t process;   /* number of the exporting process */
 } engine_host;
 
 /* ---- Statistics. */

@@ -4,7 +4,7 @@
 #include "base/binary_search.h"
 #include "kv/engine/engine_internal.h"
 
-/* ---- Finding. */
+/* ---- Lookup. */
 
 size_t engine_block_place(const engine_table *table, uint64_t key) {
     return binary_search_first(&key, table->blocks, table->block_count, sizeof *table->blocks, binary_search_u64);
@@ -16,7 +16,8 @@ engine_block *engine_block_find(const engine_table *table, const payload_place *
     return at < table->block_count && table->blocks[at].key == key ? &table->blocks[at] : NULL;
 }
 
-/* A block does not know the array around it: for its purpose the last block will do. */
+/* Options of a block. The size of the whole array is not stored; the shape ends with this block's last item, which is
+ * enough for one block. */
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place) {
     const table_schema *schema = &table->schema;
     dense_table_options options = {.dtype = schema->dtype,
@@ -57,13 +58,13 @@ static engine_block *reach(const engine_push *push) {
     return engine_block_insert(push->table, made);
 }
 
-/* ---- Pushes. The first change of an apply writes the other array, and with it the next version; further changes of
- * the same apply change that array. */
+/* ---- Pushes. The first change of an apply writes the second array, which becomes the next version; further changes of
+ * the same apply change that array in place. */
 
 typedef struct stretch {
     const uint8_t *from;
     uint8_t *to;
-    const uint8_t *array; /* the array of `to` */
+    const uint8_t *array; /* the array that contains `to` */
 } stretch;
 
 static stretch begin(const engine_push *push, engine_block *block) {
@@ -128,7 +129,7 @@ static const void *shown_of(const engine *engine, const engine_block *block, boo
     return before ? dense_table_kept(block->table) : dense_table_values(block->table);
 }
 
-/* Narrow values are not stored as such. */
+/* Place of the exported block. False for fp16 and bf16, which are not stored as such. */
 bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
                            payload_afar *out) {
     const engine_block *block = engine_block_find(table, place);

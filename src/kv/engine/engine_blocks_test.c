@@ -1,5 +1,4 @@
-/* engine_blocks_test.c — blocks of arrays: as they begin, what pushes make of them, and values that lie in the memory
- * of another process. */
+/* engine_blocks_test.c — blocks of arrays: initial values, pushes, and values in the memory of another process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -40,11 +39,11 @@ static void blocks_begin_where_the_array_does(void **state) {
     engine_ops.destroy(engine);
 }
 
-/* ---- Values that lie elsewhere. */
+/* ---- Remote values. */
 
 enum { SEEN_ITEMS = 8192, SEEN_PROCESS = 9 };
 
-typedef struct seen { /* one process that pushes, and shows what it has */
+typedef struct seen { /* a process that pushes and exports its memory */
     shm_export *export;
     shm_import import;
     float *values;
@@ -74,7 +73,7 @@ static void seen_begin(seen *seen, bool keeps) {
 static void seen_end(seen *seen) {
     uint64_t used = shm_export_used(seen->export);
     engine_ops.destroy(seen->engine);
-    assert_true(shm_export_used(seen->export) < used); /* its blocks lay there */
+    assert_true(shm_export_used(seen->export) < used); /* the engine's blocks were in the export */
     shm_import_close(&seen->import);
     shm_export_destroy(seen->export);
 }
@@ -90,7 +89,7 @@ static void write_afar(const seen *seen, payload_writer *writer) {
     memcpy(room.values, &afar, sizeof afar);
 }
 
-/* Where it lies, as it was before the last apply or is now. */
+/* Place of the block, in the present or the kept version. */
 static payload_afar look_for(const seen *seen, bool kept) {
     payload_writer writer = {0};
     payload_get_block(&writer, 1, (payload_place){0, 0, SEEN_ITEMS, 4}, SEEN_ITEMS - 4);
@@ -118,7 +117,7 @@ static void a_push_is_read_where_it_lies_once_it_is_settled(void **state) {
     seen_begin(&seen, false);
     write_afar(&seen, &writer);
     span push = payload_written(&writer);
-    engine_ops.apply(seen.engine, push, 1); /* not settled: a copy could not read it either */
+    engine_ops.apply(seen.engine, push, 1); /* not settled, so not read: another replica could not read it */
     assert_int_equal(engine_fixture_look(seen.engine).refused, 1);
     assert_true(engine_ops.settle(&seen.host, push, true, &own));
     assert_null(own);
@@ -126,14 +125,14 @@ static void a_push_is_read_where_it_lies_once_it_is_settled(void **state) {
     assert_int_equal(engine_fixture_look(seen.engine).refused, 1);
     payload_afar first = look_for(&seen, false);
     assert_true(sees(&seen, &first, 1));
-    engine_ops.apply(seen.engine, push, 2); /* that was for one apply */
+    engine_ops.apply(seen.engine, push, 2); /* the settling was for one apply */
     assert_int_equal(engine_fixture_look(seen.engine).refused, 2);
     assert_true(sees(&seen, &first, 1));
-    assert_true(engine_ops.settle(&seen.host, push, false, &own)); /* with its bytes anybody applies it */
+    assert_true(engine_ops.settle(&seen.host, push, false, &own)); /* any replica can apply the copied bytes */
     assert_non_null(own);
     engine_ops.apply(seen.engine, shared_bytes_bytes(own), 2);
     shared_bytes_unref(own);
-    assert_false(sees(&seen, &first, 1)); /* it has changed */
+    assert_false(sees(&seen, &first, 1)); /* the block has changed */
     first = look_for(&seen, false);
     assert_true(sees(&seen, &first, 2));
     assert_false(engine_ops.settle(NULL, push, true, &own));
@@ -152,11 +151,11 @@ static void the_previous_version_stays_readable(void **state) {
         shown[i] = look_for(&seen, false);
         assert_true(sees(&seen, &shown[i], (float)i));
         if (i == 1) continue;
-        assert_true(sees(&seen, &shown[i - 1], (float)(i - 1))); /* the next was written beside it */
+        assert_true(sees(&seen, &shown[i - 1], (float)(i - 1))); /* the next version was written to the other array */
         payload_afar kept = look_for(&seen, true);
         assert_memory_equal(&kept, &shown[i - 1], sizeof kept);
     }
-    assert_false(sees(&seen, &shown[1], 1)); /* and the one after that over it */
+    assert_false(sees(&seen, &shown[1], 1)); /* the version after that overwrote the first array */
     seen_end(&seen);
 }
 

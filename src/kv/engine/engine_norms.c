@@ -1,12 +1,12 @@
 /* engine_norms.c — engine, norms that a round needs from all slots: of gradients, of values and of updates. See
  * engine.h.
  *
- *   clip_norm                 the gradient of the whole table; all slots then scale theirs alike
+ *   clip_norm                 the gradient of the whole table; all slots then scale their parts by the same factor
  *   an optimizer that         of a dense array, whose blocks lie in several slots: its values and its update, which
  *   measures (lamb)           may be that of a clipped gradient; so these come in a second phase then
  *
- * Squares are those of the pushed sum, section by section (l2_norm.h); values that refuse_nan leaves out are left out
- * here, too. Values and state are those before the round, also of a block that the same round assigns to. */
+ * Squares are of the pushed sum, section by section (l2_norm.h), without the values that refuse_nan leaves out. Values
+ * and optimizer state are those before the round, also of a block that the round assigns to. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,17 +20,17 @@ typedef struct survey {
     uint32_t members;
     const slot_norms *known;
     slot_norms found;
-    engine_table **fresh; /* owned, each too: tables that the round defines */
+    engine_table **fresh; /* owned, with its elements: tables that the round defines */
     size_t fresh_count;
 } survey;
 
-/* ---- Of one section. */
+/* ---- One section. */
 
 static double row_squares(const engine_table *table, const float *values, size_t items) {
     return table->schema.refuse_nan && !engine_finite(values, items) ? 0 : l2_norm_squares(values, items);
 }
 
-/* Rows, vectors and stretches that are not finite may be left out, each by itself. */
+/* Squares of a section. With refuse_nan each row, vector or stretch that is not finite is left out. */
 static double section_squares(const engine_table *table, const payload_section *section, const float *values,
                               size_t items) {
     double squares = 0;
@@ -57,7 +57,7 @@ static void measure_with(survey *survey, engine_table *table, dense_table *dense
     slot_norms_add(&survey->found, table->schema.id, 1 + section->place.array, squares[0], squares[1]);
 }
 
-/* A missing block is measured with its initial values. */
+/* Measures the update of a block; a missing block has its initial values. */
 static void measure_block(survey *survey, engine_table *table, const payload_section *section, const float *gradient) {
     const payload_place *place = &section->place;
     if (!engine_block_fits(survey->engine, table, place)) return;
@@ -103,7 +103,7 @@ static void measure_section(survey *survey, engine_table *table, const payload_s
     if (measures && !is_known(survey, table, 1 + section->place.array)) measure_block(survey, table, section, values);
 }
 
-/* ---- Of a sum. */
+/* ---- The whole sum. */
 
 static engine_table *find(const survey *survey, uint32_t id) {
     engine_table *table = engine_table_find(survey->engine, id, false);
@@ -112,7 +112,7 @@ static engine_table *find(const survey *survey, uint32_t id) {
     return table;
 }
 
-/* A table that the round itself defines, if the schema is valid. */
+/* Creates a table that the round itself defines, if its schema is valid. */
 static void meet(survey *survey, span bytes) {
     table_schema schema;
     if (table_schema_decode(bytes, &schema) != MR_OK) return;
@@ -136,7 +136,7 @@ static void look_through(survey *survey, span bytes) {
     }
 }
 
-/* Whether norms are needed: most rounds are of tables that need none. */
+/* Whether the round may need norms; most rounds need none. */
 static bool may_need(const engine *engine, span bytes) {
     for (size_t i = 0; i < engine->count; i++)
         if (engine_needs_norms(engine->tables[i])) return true;

@@ -1,5 +1,4 @@
-/* engine_norms_test.c — a round that needs norms, in two slots: measured, combined, applied; beside plain
- * arithmetic. */
+/* engine_norms_test.c — rounds over two slots that need norms, compared with plain arithmetic. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +16,9 @@ enum { SLOTS = 2, BLOCK = 4 };
 
 typedef struct scene {
     void *engine[SLOTS];
-    payload_writer writer[SLOTS]; /* what a rank pushes in the next round */
+    payload_writer writer[SLOTS]; /* push of a rank for the next round */
     uint64_t moment;
-    size_t phases; /* that the last round took */
+    size_t phases; /* phases of the last round */
 } scene;
 
 static void begin(scene *scene, definition_options options) {
@@ -34,7 +33,7 @@ static void finish(scene *scene) {
     for (int i = 0; i < SLOTS; i++) engine_ops.destroy(scene->engine[i]);
 }
 
-/* Of so many ranks that all push the same. */
+/* Sum of `ranks` equal contributions. */
 static shared_bytes *sum_of(payload_writer *writer, uint32_t ranks) {
     void *sum = engine_ops.sum_begin(NULL, 0);
     for (uint32_t i = 0; i < ranks; i++) engine_ops.sum_add(sum, payload_written(writer));
@@ -45,7 +44,7 @@ static shared_bytes *sum_of(payload_writer *writer, uint32_t ranks) {
     return bytes;
 }
 
-/* As the heads of the slots and the round state do it. A slot that asks for nothing is told nothing. */
+/* Closes a round as the heads of the slots and the round state do: a slot that needs no norms gets none. */
 static void close_round(scene *scene, uint32_t ranks) {
     shared_bytes *sums[SLOTS], *norms = shared_bytes_new(0);
     bool needs[SLOTS] = {0};
@@ -91,7 +90,7 @@ static void push_row(scene *scene, int slot, uint64_t key, float value) {
     payload_rows(&scene->writer[slot], PAYLOAD_ADD_ROWS, 1, &key, 1, &value, 1);
 }
 
-/* The first of the values that a query shows. */
+/* First value of the answer to a query. */
 static float shown(scene *scene, int slot, payload_writer *query) {
     shared_bytes *bytes = engine_ops.show(scene->engine[slot], payload_written(query), false);
     payload_reader reader = payload_open(shared_bytes_bytes(bytes));
@@ -120,13 +119,13 @@ static void a_gradient_is_clipped_by_what_all_slots_have(void **state) {
     for (int average = 0; average < 2; average++) {
         scene scene;
         begin(&scene, (definition_options){.clip_norm = 2, .average = average});
-        push_row(&scene, 0, 1, 1.5f); /* of two ranks: 3, and 4; their norm is 5, that of the mean 2.5 */
+        push_row(&scene, 0, 1, 1.5f); /* two ranks push 3 and 4: the norm is 5, that of the mean 2.5 */
         push_row(&scene, 1, 2, 2);
         close_round(&scene, 2);
         assert_int_equal(scene.phases, 1);
         float factor = average ? 0.5f * (float)(2 / 2.5) : (float)(2 / 5.0);
         assert_true(row_of(&scene, 0, 1) == factor * 3 && row_of(&scene, 1, 2) == factor * 4);
-        push_row(&scene, 0, 3, 0.75f); /* short enough, and nothing in the other slot */
+        push_row(&scene, 0, 3, 0.75f); /* below clip_norm, and nothing in the other slot */
         close_round(&scene, 1);
         assert_true(row_of(&scene, 0, 3) == 0.75f && left_out(&scene, 0) == 0);
         finish(&scene);
@@ -139,10 +138,10 @@ static void where_nothing_is_pushed_nothing_is_measured(void **state) {
     close_round(&scene, 1);
     assert_int_equal(scene.phases, 0);
     payload_rows(&scene.writer[0], PAYLOAD_SET_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){9}, 1);
-    close_round(&scene, 1); /* what is set is set */
+    close_round(&scene, 1); /* assigned values are not clipped */
     assert_true(scene.phases == 0 && row_of(&scene, 0, 1) == 9);
     finish(&scene);
-    begin(&scene, (definition_options){.optimizer = "lamb", .dim = 1}); /* rows have norms of their own */
+    begin(&scene, (definition_options){.optimizer = "lamb", .dim = 1}); /* each row has a norm of its own */
     push_row(&scene, 0, 1, 1);
     close_round(&scene, 1);
     assert_int_equal(scene.phases, 0);
@@ -158,7 +157,7 @@ static void a_gradient_that_is_not_finite_is_left_out_everywhere(void **state) {
         push_row(&scene, 1, 3, 4);
         close_round(&scene, 1);
         assert_true(left_out(&scene, 0) == 1 && left_out(&scene, 1) == (refuse ? 0 : 1));
-        float factor = refuse ? (float)(1 / 5.0) : 0; /* the others go on, or nobody does */
+        float factor = refuse ? (float)(1 / 5.0) : 0; /* the other gradients are applied, or none is */
         assert_true(row_of(&scene, 0, 1) == 0 && row_of(&scene, 0, 2) == factor * 3);
         assert_true(row_of(&scene, 1, 3) == factor * 4);
         finish(&scene);
@@ -176,7 +175,7 @@ static float block_of(scene *scene, int slot, uint32_t array, uint32_t block) {
     return shown(scene, slot, &query);
 }
 
-/* All items of a block are alike, so one stands for all. */
+/* One item stands for a block, whose items are equal. */
 typedef struct item {
     float w, m, v;
 } item;
@@ -206,7 +205,7 @@ static void an_array_has_one_ratio_whatever_slots_it_lies_in(void **state) {
             push_block(&scene, 1, 0, 1, gradients[1]);
             push_block(&scene, 1, 1, 0, of_other);
             close_round(&scene, 1);
-            assert_int_equal(scene.phases, clips ? 2 : 1); /* the update is that of the clipped gradient */
+            assert_int_equal(scene.phases, clips ? 2 : 1); /* the update is made from the clipped gradient */
             float scale = clips ? l2_norm_clip(4 * (1 + 9 + 0.25), 1) : 1;
             double of_w = 0, of_u = 0;
             float updates[2];
@@ -234,7 +233,7 @@ static void measuring_changes_nothing(void **state) {
     close_round(&scene, 1);
     shared_bytes *before = engine_fixture_bytes(scene.engine[0]);
     push_block(&scene, 0, 0, 0, 3);
-    push_block(&scene, 0, 5, 7, 3); /* a block that is not there */
+    push_block(&scene, 0, 5, 7, 3); /* the array has no such block */
     shared_bytes *sum = sum_of(&scene.writer[0], 1);
     shared_bytes *part = engine_ops.measure(scene.engine[0], shared_bytes_bytes(sum), (span){0}, 2);
     assert_int_equal(shared_bytes_bytes(part).size, SLOT_NORMS_ITEM);

@@ -8,19 +8,19 @@
 #include "kv/engine/engine_internal.h"
 #include "kv/table/dtype_convert.h"
 
-enum { LISTS_BYTES = 1 << 20 }; /* of the key lists that a slot caches */
+enum { LISTS_BYTES = 1 << 20 }; /* bytes of the key lists that a slot caches */
 
 typedef struct question {
     const engine *engine;
     const payload_section *section; /* decompressed */
     engine_table *table;
-    engine_note *note; /* of its keys; NULL: none */
+    engine_note *note; /* row numbers of the key list; NULL: none */
     bool kept;
     uint64_t version;
     payload_writer *answer;
 } question;
 
-/* ---- One section. MR_INVALID: it does not fit the kind of the table; MR_TOO_LARGE, MR_NOMEM. */
+/* ---- One section. MR_INVALID: the section does not fit the kind of the table; MR_TOO_LARGE, MR_NOMEM. */
 
 static mr_status open_answer(const question *question, payload_op op, size_t count, uint8_t flags, size_t value_bytes,
                              payload_room *room) {
@@ -131,7 +131,7 @@ static mr_status answer(const question *question) {
 
 /* ---- Table of a section. */
 
-/* The last schema of this table in the request. */
+/* Finds the last schema of this table in the request. */
 static bool find_schema(span request, uint32_t id, table_schema *out) {
     payload_reader reader = payload_open(request);
     bool found = false;
@@ -141,7 +141,7 @@ static bool find_schema(span request, uint32_t id, table_schema *out) {
     return found;
 }
 
-/* The reason why there are no values, or 0. */
+/* Sets the table of the question. Returns the reason why there are no values, or 0. */
 static payload_reason find_table(question *question, span request, engine_table **own) {
     const engine *engine = question->engine;
     uint32_t id = question->section->table;
@@ -170,7 +170,7 @@ static void remember(engine *engine, const payload_section *section) {
                               section->count);
 }
 
-/* The section with its keys, if it has only their hash; NULL: they are not cached. */
+/* The section with its keys, which come from the cache if only their hash was sent; NULL: they are not cached. */
 static const payload_section *recall(engine *engine, const payload_section *section, payload_section *room,
                                      engine_note **note) {
     if ((section->flags & PAYLOAD_LISTED) != 0) remember(engine, section);
@@ -185,7 +185,7 @@ static const payload_section *recall(engine *engine, const payload_section *sect
     return room;
 }
 
-/* MR_NOMEM: not even room for a reason. */
+/* MR_NOMEM: no memory even for a reason. */
 static mr_status answer_section(engine *engine, const payload_section *section, span request, bool kept,
                                 payload_writer *out) {
     question question = {.engine = engine, .kept = kept, .answer = out};
@@ -210,9 +210,9 @@ static mr_status answer_section(engine *engine, const payload_section *section, 
     return payload_add(out, (payload_head){.table = section->table, .op = PAYLOAD_NONE, .count = reason}, 0, &room);
 }
 
-/* ---- The whole. */
+/* ---- The whole request. */
 
-/* Room for the answer, as far as the request tells its size: the answer is then not moved. */
+/* Reserves the size of the answer as far as the request determines it, so that the answer is not moved. */
 static void make_room(const engine *engine, span request, payload_writer *out) {
     payload_reader reader = payload_open(request);
     size_t size = 0;
@@ -223,10 +223,10 @@ static void make_room(const engine *engine, span request, payload_writer *out) {
         if (table->sparse != NULL) values *= table->schema.dim;
         size += payload_section_size(PAYLOAD_ROWS, section.count, values);
     }
-    if (size > 0) (void)!payload_reserve(out, size); /* without it each section reserves its own */
+    if (size > 0) (void)!payload_reserve(out, size); /* without memory here, each section reserves its own */
 }
 
-/* One section reserves its own room anyway. */
+/* A single section reserves its own memory. */
 static mr_status answer_all(engine *engine, span request, bool kept, payload_writer *out) {
     payload_section section;
     size_t count;

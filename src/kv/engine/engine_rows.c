@@ -8,7 +8,8 @@
 #include "kv/table/dtype_convert.h"
 #include "kv/table/key_sort.h"
 
-enum { SWEEPS = 8, SPARE = 16 }; /* parts of age_max and of rows_max */
+/* a sweep of the whole table takes age_max / SWEEPS; eviction removes rows_max / SPARE keys at once */
+enum { SWEEPS = 8, SPARE = 16 };
 
 static size_t chunk(size_t left) { return left < ENGINE_CHUNK ? left : ENGINE_CHUNK; }
 
@@ -22,7 +23,7 @@ SIMD_CLONES static uint32_t count_infinite(const float *values, size_t count) {
 
 bool engine_finite(const float *values, size_t count) { return count_infinite(values, count) == 0; }
 
-/* The rows of these keys, at most ENGINE_CHUNK, which will be changed; their present values are kept. */
+/* Finds or makes the rows of at most ENGINE_CHUNK keys for a change, and keeps their present values. */
 static void touch(const engine_push *push, const uint64_t *keys, size_t count) {
     engine_table *table = push->table;
     void **rows = push->engine->rows;
@@ -57,7 +58,7 @@ static void change(const engine_push *push, const uint64_t *keys, size_t count, 
     }
 }
 
-/* Some of the rows are not finite: the others are applied. */
+/* Applies only the finite rows of a section. */
 static void change_finite(const engine_push *push, const float *values) {
     uint32_t dim = push->table->schema.dim, count = 0;
     uint64_t *keys;
@@ -88,7 +89,7 @@ bool engine_push_rows(const engine_push *push) {
 
 /* ---- Erasure and eviction. */
 
-/* Keeps the present rows of these keys. */
+/* Records the present rows of these keys in the undo log. */
 static void note(engine_table *table, const uint64_t *keys, size_t count) {
     const void *rows[ENGINE_CHUNK];
     for (size_t at = 0; at < count; at += ENGINE_CHUNK) {
@@ -123,7 +124,7 @@ static void sweep(engine *engine, engine_table *table, uint64_t first, uint64_t 
     }
 }
 
-/* The part of the hashes for the time since the last sweep: all of them in an eighth of age_max. */
+/* Sweeps the hashes for the time since the last sweep; all hashes within an eighth of age_max. */
 static void sweep_on(engine *engine, engine_table *table) {
     uint64_t period = table->schema.age_max / SWEEPS + 1, passed = table->now - table->swept_at;
     if (passed == 0) return;
@@ -158,7 +159,7 @@ void engine_evict(engine *engine, engine_table *table) {
 
 /* ---- Queries. */
 
-/* The previous values, in the table's dtype. */
+/* Writes the previous values of a row, in the table's dtype. */
 static void show_old(const engine_table *table, uint64_t key, const undo_log_entry *entry, uint8_t *out) {
     const table_schema *schema = &table->schema;
     if (!entry->there)
@@ -192,7 +193,7 @@ void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t co
     }
 }
 
-/* Keys of the range that have a row now, ascending. */
+/* Keys of the range that have a row at present, ascending. */
 static mr_status list_now(const engine_table *table, uint64_t first, uint64_t last, size_t more, uint64_t **out,
                           size_t *count) {
     const sparse *sparse = table->sparse;
@@ -212,7 +213,7 @@ static mr_status list_now(const engine_table *table, uint64_t first, uint64_t la
     return MR_OK;
 }
 
-/* Removes new keys, and adds erased ones. There is room for them. */
+/* Makes the list that of the previous version: removes new keys, adds erased ones. `keys` has room for them. */
 static size_t list_before(const undo_log *log, uint64_t first, uint64_t last, uint64_t *keys, size_t count) {
     size_t from = 0, kept = 0;
     for (size_t i = 0; i < count; i++) {

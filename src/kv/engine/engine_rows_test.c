@@ -1,4 +1,4 @@
-/* engine_rows_test.c — rows by key: what is pushed, pulled, counted and left out, and which keys go. */
+/* engine_rows_test.c — rows by key: pushes, pulls, counters, left-out values, and eviction. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static void rows_are_pushed_and_pulled(void **state) {
     engine_ops.destroy(engine);
 }
 
-/* Asks for a list of keys by its name, or with all of them, to be remembered. */
+/* Asks for a list of keys by its hash, or with all keys, to be cached. */
 static const float *ask_for_list(void *engine, uint32_t table, const uint64_t *keys, uint32_t count, bool named,
                                  engine_fixture_answers *answers) {
     payload_writer writer = {0};
@@ -51,7 +51,7 @@ static const float *ask_for_list(void *engine, uint32_t table, const uint64_t *k
     return engine_fixture_floats(&section);
 }
 
-/* Where rows lay is noted with the list; what comes and goes meanwhile is seen all the same, in each table. */
+/* Row numbers are cached with a list; rows made and erased later are still shown correctly, in each table. */
 static void lists_that_are_named_show_what_is_there(void **state) {
     enum { COUNT = 40 };
     void *engine = engine_fixture_new(false);
@@ -72,7 +72,7 @@ static void lists_that_are_named_show_what_is_there(void **state) {
             sums[table][at] += one;
         }
         engine_fixture_apply(engine, &writer, round + 1);
-        for (uint32_t asked = 0; asked < 6; asked++) { /* both tables, one after the other, and again */
+        for (uint32_t asked = 0; asked < 6; asked++) { /* both tables in turn, repeatedly */
             engine_fixture_answers answers;
             uint32_t other = 1 + asked / 2 % 2;
             const float *values = ask_for_list(engine, other, keys, COUNT, round + asked != 0, &answers);
@@ -119,7 +119,8 @@ static void dtypes_are_kept_whole(void **state) {
     void *engine = engine_fixture_new(false);
     engine_fixture_define(engine, (definition_options){.dtype = MR_BF16});
     engine_fixture_push(engine, 1, 1, 1);
-    for (int i = 0; i < 256; i++) engine_fixture_push(engine, 1, 0x1p-10f, 1); /* each alone would be rounded away */
+    /* each one alone would be rounded away */
+    for (int i = 0; i < 256; i++) engine_fixture_push(engine, 1, 0x1p-10f, 1);
     payload_writer writer = {0};
     payload_keys(&writer, PAYLOAD_GET_ROWS, 1, (const uint64_t[]){1}, 1);
     engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
@@ -129,7 +130,7 @@ static void dtypes_are_kept_whole(void **state) {
     memcpy(&half, section.values.data, sizeof half);
     assert_true(half_from_bf16(half) == 1.25f);
     engine_fixture_end(&answers);
-    payload_room room; /* a push may be narrow, too */
+    payload_room room; /* a push may be fp16 */
     assert_int_equal(payload_add(&writer,
                                  (payload_head){.table = 1, .op = PAYLOAD_SET_ROWS, .dtype = MR_BF16, .count = 1}, 2,
                                  &room),
@@ -153,7 +154,7 @@ static void counters_count(void **state) {
         payload_counters(&writer, 1, 7, INT64_C(1) << 40);
         engine_fixture_apply(engine, &writer, 1);
     }
-    engine_fixture_push(engine, 7, 1, 1); /* of another dtype: refused */
+    engine_fixture_push(engine, 7, 1, 1); /* another dtype: refused */
     payload_writer writer = {0};
     payload_keys(&writer, PAYLOAD_GET_ROWS, 1, (const uint64_t[]){7}, 1);
     engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
@@ -199,7 +200,7 @@ static void old_keys_go(void **state) {
     for (uint64_t moment = 2; moment <= 100; moment++) {
         engine_fixture_push(engine, 1000, 1, moment);
         if (moment <= 81) assert_int_equal(engine_fixture_look(engine).keys, moment == 2 ? 201 : 202);
-        engine_fixture_push(engine, 2000, 1, 1); /* time does not go back: the other is not older than this one */
+        engine_fixture_push(engine, 2000, 1, 1); /* time does not go back: the other key is not older than this one */
     }
     assert_int_equal(engine_fixture_look(engine).keys, 2);
     assert_int_equal(engine_fixture_look(engine).evicted, 200);
@@ -220,7 +221,7 @@ static void the_oldest_go_when_there_are_too_many(void **state) {
     engine_ops.destroy(engine);
 }
 
-/* A program that has no steps pushes in one moment. */
+/* A program without steps pushes at a single moment. */
 static void within_a_moment_the_oldest_go_too(void **state) {
     void *engine = engine_fixture_new(false);
     engine_fixture_define(engine, (definition_options){.rows_max = 32});

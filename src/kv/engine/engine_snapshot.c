@@ -1,24 +1,24 @@
-/* engine_snapshot.c — engine as bytes and back, for new replicas and checkpoints. See engine.h.
+/* engine_snapshot.c — encoding and decoding of an engine, for new replicas and checkpoints. See engine.h.
  *
  *   bytes    engine
  *   -------  ------------------------------------------------------------------------------------------------
  *   8        ENGINE_MAGIC
- *   4 4      1 if it keeps, number of dropped ids
+ *   4 4      1 if `keeps`, number of dropped ids
  *   …        ids ascending, each 4 id, 4: 1 if the last apply dropped it
  *   4        number of tables
  *   …        tables by id, each a schema, then
  *   8        version
  *   1 1 1 1  1 if the last apply made, changed, dropped it; 0
  *   8 × 6    refused, left out, evicted; now, swept at, swept
- *   8        bytes of its content
+ *   8        bytes of the content
  *   …        sparse: a piece (sparse_table.h) with all keys
  *            vectors: 4 count, then by key: 8 key, 4 length, the values
  *            dense: 4 count, then by array and number: 4 array, 4 number, 4 items, 4: 1 if the last apply changed it,
  *            8 updates, a piece (dense_table.h) with all items
- *   …        the values before the last apply (undo_log.h), if it keeps
+ *   …        the values before the last apply (undo_log.h), if `keeps`
  *
- * Numbers of applies are not state: only which was the last counts. A change here needs a change of snapshot_file.c,
- * which splits the snapshot for checkpoints. */
+ * The absolute numbers of applies are not part of the state; only what the last apply did is. A change here needs a
+ * change of snapshot_file.c, which splits the snapshot for checkpoints. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -60,7 +60,7 @@ size_t engine_size(const void *self) {
 
 /* ---- Writing. */
 
-static uint8_t *reserve(writer *writer, size_t size) { /* room that the caller writes */
+static uint8_t *reserve(writer *writer, size_t size) { /* room that the caller fills */
     MR_ASSERT(!writer->failed && size <= (size_t)(writer->end - writer->at));
     writer->at += size;
     return writer->at - size;
@@ -134,7 +134,7 @@ void engine_write(const void *self, void *out) {
     MR_ASSERT(!writer.failed && writer.at == writer.end);
 }
 
-/* ---- Reading. A decoded engine has one apply behind it, the last. */
+/* ---- Reading. A decoded engine has made one apply. */
 
 enum { LAST = 1 };
 
@@ -165,7 +165,7 @@ static bool read_block(const engine *engine, engine_table *table, reader *reader
         !engine_block_fits(engine, table, &place))
         return false;
     const dense_table_options options = engine_block_options(engine, table, &place);
-    size_t values = (1 + options.versions + options.states) * engine_item(table); /* of one item */
+    size_t values = (1 + options.versions + options.states) * engine_item(table); /* bytes of one item */
     const uint8_t *piece = reader_bytes(reader, DENSE_TABLE_PIECE_HEAD + place.items * values);
     if (piece == NULL || dense_table_create(&options, place.block, &read.table) != MR_OK) return false;
     size_t size = dense_table_piece_size(read.table, place.items);
@@ -246,7 +246,7 @@ bool engine_read(void *self, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     struct engine *fresh = XNEW(struct engine, .host = engine->host, .keeps = engine->keeps);
     bool good = read_all(fresh, &reader);
-    if (good) { /* the contents are swapped, and the former ones freed */
+    if (good) { /* swaps the contents; the former ones are freed with `fresh` */
         struct engine other = *engine;
         *engine = *fresh;
         *fresh = other;

@@ -1,4 +1,4 @@
-/* engine_snapshot_test.c — a slot as bytes: no others are read, and it makes no sense of nonsense. */
+/* engine_snapshot_test.c — snapshots are reversible, and malformed snapshots and pushes change nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@ static void no_other_bytes_are_read(void **state) {
     shared_bytes *bytes = engine_fixture_bytes(engine);
     span all = shared_bytes_bytes(bytes);
     for (size_t size = 0; size < all.size; size++) assert_false(engine_ops.read(other, span_of(all.data, size)));
-    assert_false(engine_ops.read(plain, all)); /* it keeps nothing */
+    assert_false(engine_ops.read(plain, all)); /* an engine without `keeps` */
     rng rng;
     rng_init(&rng, 5);
-    for (int turn = 0; turn < 2000; turn++) { /* whatever is read is written again */
+    for (int turn = 0; turn < 2000; turn++) { /* every decoded snapshot is encoded to the same bytes */
         shared_bytes *wrong = shared_bytes_copy(all);
         shared_bytes_room(wrong)[rng_below(&rng, all.size)] ^= (uint8_t)(1 << rng_below(&rng, 8));
         if (engine_ops.read(other, shared_bytes_bytes(wrong))) {
@@ -53,9 +53,9 @@ static void a_malformed_snapshot_changes_nothing(void **state) {
     payload_writer writer = {0};
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1, 2}, 2, (const float[]){1, 2, 3, 4}, 2);
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){2, 1}, 2, (const float[]){1, 2, 3, 4}, 2);
-    engine_ops.apply(engine, payload_written(&writer), 1); /* keys that do not ascend, behind some that do */
+    engine_ops.apply(engine, payload_written(&writer), 1); /* keys that do not ascend, after valid ones */
     payload_fini(&writer);
-    payload_rows(&writer, PAYLOAD_ADD_ROWS, 7, (const uint64_t[]){1}, 1, (const float[]){1}, 1); /* unknown */
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 7, (const uint64_t[]){1}, 1, (const float[]){1}, 1); /* unknown table */
     engine_ops.apply(engine, payload_written(&writer), 1);
     shared_bytes *none = engine_ops.show(engine, span_of("nonsense", 8), false);
     assert_int_equal(shared_bytes_bytes(none).size, 0);

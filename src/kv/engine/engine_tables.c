@@ -59,7 +59,7 @@ void engine_table_destroy(engine_table *table) {
     free(table);
 }
 
-/* ---- By id. */
+/* ---- Lookup. */
 
 static int compare_table(const void *key, const void *item) {
     uint32_t id = *(const uint32_t *)key, other = (*(engine_table *const *)item)->schema.id;
@@ -107,7 +107,8 @@ void engine_forget(engine *engine, uint32_t id) {
 
 float engine_rate(engine_table *table, uint64_t moment) {
     if (table->rate_of != moment || moment == 0) {
-        table->rate = lr_schedule_rate(&table->schema.schedule, moment == 0 ? 0 : moment - 1); /* steps from 0 */
+        /* the schedule counts steps from 0 */
+        table->rate = lr_schedule_rate(&table->schema.schedule, moment == 0 ? 0 : moment - 1);
         table->rate_of = moment;
     }
     return table->rate;

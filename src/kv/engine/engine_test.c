@@ -1,5 +1,4 @@
-/* engine_test.c — tables of a slot: which there are, what optimizers, codecs and rounds make of pushes, and the version
- * before. */
+/* engine_test.c — tables of a slot: definition, optimizers, codecs, rounds, and the previous version. */
 #include "kv/engine/engine.h"
 
 #include <setjmp.h>
@@ -39,7 +38,7 @@ static void unknown_and_dropped_tables_are_told(void **state) {
     assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_UNKNOWN);
     engine_fixture_end(&answers);
 
-    payload_define(&writer, (definition_options){.initializer = "constant:3"}); /* shown as it would begin */
+    payload_define(&writer, (definition_options){.initializer = "constant:3"}); /* shown with its initial values */
     payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
     answers = engine_fixture_ask(engine, &writer, false);
     payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
@@ -55,7 +54,8 @@ static void unknown_and_dropped_tables_are_told(void **state) {
     engine_fixture_end(&answers);
 
     payload_plain(&writer, PAYLOAD_DROP, 1);
-    payload_define(&writer, (definition_options){.initializer = "constant:3"}); /* too late: never again */
+    /* a dropped id is never defined again */
+    payload_define(&writer, (definition_options){.initializer = "constant:3"});
     engine_fixture_apply(engine, &writer, 2);
     payload_define(&writer, (definition_options){.initializer = "constant:3"});
     payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
@@ -104,7 +104,7 @@ static void rates_follow_the_moment(void **state) {
     assert_true(engine_fixture_row(engine, 1, false) == -2);
     engine_fixture_push(engine, 1, 1, 11);
     assert_true(engine_fixture_row(engine, 1, false) == -2.5f);
-    engine_fixture_push(engine, 1, 1, 3); /* a rank that is behind */
+    engine_fixture_push(engine, 1, 1, 3); /* a rank that is behind the others */
     assert_true(engine_fixture_row(engine, 1, false) == -3.5f);
     engine_ops.destroy(engine);
 }
@@ -202,7 +202,7 @@ static void the_version_before_is_kept(void **state) {
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){1}, 1);
     engine_fixture_apply(engine, &writer, 3);
     assert_true(engine_fixture_row(engine, 1, true) == 5 && engine_fixture_row(engine, 1, false) == 1);
-    engine_ops.apply(engine, span_of("nonsense", 8), 4); /* nothing has changed since */
+    engine_ops.apply(engine, span_of("nonsense", 8), 4); /* a malformed push changes nothing */
     assert_true(engine_fixture_row(engine, 1, true) == 1 && engine_fixture_row(engine, 1, false) == 1);
     payload_plain(&writer, PAYLOAD_DROP, 1);
     engine_fixture_apply(engine, &writer, 5);

@@ -1,4 +1,4 @@
-/* engine_vectors_test.c — vectors by key: added up to the longest, now and before. */
+/* engine_vectors_test.c — vectors by key: sums of different lengths, present and previous version. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "base/text_file.h"
 #include "net/shm/memory_headroom.h"
 
-/* Half of the free memory of the machine, or of the process's cgroup. */
+/* Half of the free memory of the machine, or of the process's cgroup; 1 GB if that is unknown. */
 static uint64_t default_bytes(void) {
     uint64_t left = memory_headroom_bytes();
     return left == MEMORY_HEADROOM_UNKNOWN ? UINT64_C(1) << 30 : left / 2;
@@ -32,7 +32,7 @@ uint64_t memory_budget_resident(const memory_budget *budget) {
     return known ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Freed memory counts as used until the allocator returns it. */
+/* Freed memory counts as used until the allocator returns it to the system. */
 bool memory_budget_is_full(memory_budget *budget, int64_t now_us) {
     if (now_us < budget->look_us) return budget->full;
     bool was = budget->full;

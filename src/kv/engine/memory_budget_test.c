@@ -32,11 +32,11 @@ static void a_slot_with_the_whole_budget_is_full(void **state) {
     uint8_t *memory = xmalloc(2 * size);
     for (size_t at = 0; at < 2 * size; at += 1024) ((volatile uint8_t *)memory)[at] = 1;
     assert_true(memory_budget_resident(&budget) >= before + size);
-    assert_false(memory_budget_is_full(&budget, MEMORY_BUDGET_LOOK_US - 1)); /* it does not look all the time */
+    assert_false(memory_budget_is_full(&budget, MEMORY_BUDGET_LOOK_US - 1)); /* the memory use is not read every time */
     assert_true(memory_budget_is_full(&budget, MEMORY_BUDGET_LOOK_US));
     assert_true(memory_budget_is_full(&budget, MEMORY_BUDGET_LOOK_US + 1));
     free(memory);
-    budget.bytes *= 2; /* a sanitizer may keep what was freed */
+    budget.bytes *= 2; /* a sanitizer may keep freed memory */
     assert_false(memory_budget_is_full(&budget, 2 * MEMORY_BUDGET_LOOK_US));
 }
 

@@ -9,14 +9,14 @@
 #include "kv/engine/round_sum_keys.h"
 #include "kv/engine/section_decoder.h"
 
-typedef struct stretch { /* of a block */
+typedef struct stretch { /* part of a block */
     payload_place place;
     uint32_t count;
     void *values; /* owned */
 } stretch;
 
 typedef struct stretches {
-    stretch *list; /* owned; added ones by array and block, set ones in their order */
+    stretch *list; /* owned; added stretches by array and block, assigned ones in the order of ranks */
     size_t count;
 } stretches;
 
@@ -24,7 +24,7 @@ typedef struct table {
     uint32_t id;
     void *schema; /* owned; NULL: not defined in this round */
     size_t schema_size;
-    payload_op kind; /* ADD_ROWS, ADD_VECTORS or ADD_BLOCK, of the first contribution; 0: none yet */
+    payload_op kind; /* ADD_ROWS, ADD_VECTORS or ADD_BLOCK, set by the first contribution; 0: none yet */
     bool counters;
     uint32_t dim; /* of rows */
     round_sum_keys added, set, erased;
@@ -63,7 +63,7 @@ void round_sum_end(void *sum) {
     free(round_sum);
 }
 
-/* Valid until the next call. */
+/* The table with this id, created if missing; valid until the next call. */
 static table *reach(round_sum *sum, uint32_t id) {
     size_t at = binary_search_first(&id, sum->tables, sum->count, sizeof *sum->tables, binary_search_u32);
     if (at < sum->count && sum->tables[at].id == id) return &sum->tables[at];
@@ -75,7 +75,7 @@ static table *reach(round_sum *sum, uint32_t id) {
 
 /* ---- Contributions: values by key. */
 
-/* The first contribution decides the kind of a table. */
+/* Whether a section fits its table, whose kind the first contribution sets. */
 static bool fits(table *table, const payload_section *section, uint32_t dim) {
     bool counters = section->dtype == MR_I64;
     if (table->kind == 0) {
@@ -136,7 +136,7 @@ static void fill(stretch *stretch, const payload_section *section, const void *v
     if (section->count > 0) memcpy(stretch->values, values, section->count * item);
 }
 
-/* From the first to the last item of both; new items are 0. */
+/* Extends a stretch to cover the section; new items are 0. */
 static void widen(stretch *stretch, const payload_section *section, size_t item) {
     uint32_t first = stretch->place.first, end = first + stretch->count;
     uint32_t new_first = section->place.first < first ? section->place.first : first;
@@ -165,7 +165,7 @@ static void add_block(table *table, const payload_section *section, const void *
     round_sum_add_up((uint8_t *)there->values + offset, values, section->count, table->counters);
 }
 
-/* In the order of ranks; a stretch that is set again entirely is dropped. */
+/* Appends an assigned stretch in the order of ranks; an earlier one with equal bounds is dropped. */
 static void set_block(table *table, const payload_section *section, const void *values) {
     stretches *all = &table->set_blocks;
     for (size_t i = 0; i < all->count; i++) {
@@ -229,7 +229,7 @@ void round_sum_add(void *sum, span payload) {
     payload_clear(&scratch);
 }
 
-/* ---- The sum as a payload. Its size is that of all its sections; then each is written where it belongs. */
+/* ---- The sum as a payload: the size of all sections, then each section in its place. */
 
 typedef void visit_fn(void *context, payload_head head, size_t value_bytes, const void *what);
 
@@ -259,7 +259,7 @@ static void visit_all(const round_sum *sum, visit_fn *visit, void *context) {
     for (size_t i = 0; i < sum->count; i++) {
         const table *table = &sum->tables[i];
         visit_keys(table, PAYLOAD_ERASE, &table->erased, visit, context);
-        visit_keys(table, table->kind + 1, &table->set, visit, context); /* the SET of its kind */
+        visit_keys(table, table->kind + 1, &table->set, visit, context); /* the SET operation of the table's kind */
         visit_keys(table, table->kind, &table->added, visit, context);
         visit_blocks(table, PAYLOAD_SET_BLOCK, &table->set_blocks, visit, context);
         visit_blocks(table, PAYLOAD_ADD_BLOCK, &table->added_blocks, visit, context);
@@ -278,7 +278,7 @@ size_t round_sum_size(const void *sum) {
     return size;
 }
 
-/* Values lie in the order of arrival; they are prefetched. */
+/* Copies values in key order; they are stored in the order of arrival, and prefetched. */
 static void gather(const round_sum_keys *keys, size_t item, const payload_room *room) {
     enum { AHEAD = 8 };
     uint8_t *to = room->values;
@@ -311,7 +311,7 @@ static void write_section(void *context, payload_head head, size_t value_bytes, 
 void round_sum_write(const void *sum, void *out) {
     const round_sum *round_sum = sum;
     size_t size = round_sum_size(sum);
-    void *copy = NULL; /* sections are written in place, which needs alignment */
+    void *copy = NULL; /* sections are written in place, which needs aligned memory */
     uint8_t *at = out;
     if ((uintptr_t)out % PAYLOAD_ALIGN != 0) at = copy = xmalloc(size);
     uint8_t *begin = at;

@@ -4,18 +4,18 @@
  *   DEFINE    of each table with a definition in the round, the first one
  *   then of each table, by id:
  *   ERASE     the keys that any rank erased
- *   SET_…     values that were set: of each key, and of each stretch of a block, those of the last rank
+ *   SET_…     assigned values: of each key, and of each stretch of a block, those of the last rank
  *   ADD_…     the sums: of each key, ascending; of each block one stretch, from the first to the last item that any
  *             rank pushed, with 0 for items that no rank pushed
  *   DROP      if any rank dropped the table
  *
- * So a round erases, sets, and then makes one update with the sum of all. Sums are made one contribution after the
- * other, ((a + b) + c) + …, in fp32 or int64: their bits are those of a plain loop over the ranks. (The first is
- * copied: the sum begins empty, not with 0, so that -0 stays -0.) Contributions of another dim or dtype than the first
+ * So a round erases, assigns, and then makes one update with the sum of all contributions. Contributions are added one
+ * after the other, ((a + b) + c) + …, in fp32 or int64, with the same bits as a plain loop over the ranks. (The first
+ * contribution is copied, not added to 0, so that -0 stays -0.) Contributions of another dim or dtype than the first
  * one of their table are left out; so is a whole malformed payload.
  *
- * Cost: keys of a new contribution are merged into those of the sum, O(both); values are touched where they change, and
- * never moved.
+ * Cost: the keys of a contribution are merged into those of the sum in O(both). Only changed values are touched; keyed
+ * values are not moved, except a vector that becomes longer (round_sum_keys.h).
  *
  * These are the operations sum_* of state_machine.h. Memory as in section_decoder.h. */
 #pragma once

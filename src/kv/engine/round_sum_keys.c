@@ -32,7 +32,7 @@ void round_sum_add_up(void *to, const void *from, size_t count, bool counters) {
 
 static size_t item_of(const round_sum_contribution *added) { return added->counters ? sizeof(int64_t) : sizeof(float); }
 
-/* Appends values. There is room for them. */
+/* Appends values; there is room for them. Returns their place. */
 static size_t append(round_sum_keys *keys, const uint8_t *from, size_t length, size_t item) {
     size_t at = keys->items;
     if (length > 0) memcpy(keys->values + at * item, from, length * item);
@@ -42,7 +42,7 @@ static size_t append(round_sum_keys *keys, const uint8_t *from, size_t length, s
 
 enum { FEW = 64 };
 
-/* Most rows are a few floats: too little for a call. */
+/* Inlined, because most rows are a few floats. */
 static inline void add_few(float *restrict to, const float *restrict from, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
@@ -70,7 +70,7 @@ static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_con
     keys->total = keys->total - before + entry->length;
 }
 
-/* Merges new and present keys, both ascending, into one list: from its end, so that nothing is overwritten. */
+/* Merges new and present keys, both ascending, from the end of the index, so that no entry is overwritten. */
 static void merge(round_sum_keys *keys, size_t fresh) {
     section_decoder_must(alloc_try_grow(&keys->index, &keys->room, keys->count + fresh, sizeof *keys->index));
     size_t left = keys->count, to = keys->count + fresh;
@@ -86,7 +86,7 @@ void round_sum_keys_add(round_sum_keys *keys, const round_sum_contribution *adde
     const uint8_t *from = added->values;
     for (size_t i = 0; added->lengths != NULL && i < added->count; i++) items += added->lengths[i];
     if (added->lengths == NULL) items = added->count * added->dim;
-    /* never NULL */
+    /* at least one item: never NULL */
     section_decoder_must(alloc_try_grow(&keys->values, &keys->items_room, keys->items + items + 1, item));
     section_decoder_must(alloc_try_grow(&keys->scratch, &keys->scratch_room, added->count, sizeof *keys->scratch));
     for (size_t i = 0; i < added->count; i++) {

@@ -1,4 +1,4 @@
-/* round_sum_test.c — the sum of a round has the bits of a plain loop over the ranks, with keys ascending. */
+/* round_sum_test.c — a round's sum has the bits of a plain loop over the ranks, with keys ascending. */
 #include "kv/engine/round_sum.h"
 
 #include <setjmp.h>
@@ -13,12 +13,12 @@
 
 enum { KEYS = 300, DIM = 4, RANKS = 7 };
 
-static void give(void *sum, payload_writer *writer) { /* and empties it */
+static void give(void *sum, payload_writer *writer) { /* adds the payload as a contribution, and empties it */
     round_sum_add(sum, payload_written(writer));
     payload_fini(writer);
 }
 
-static shared_bytes *sum_of(void *sum) { /* and ends it */
+static shared_bytes *sum_of(void *sum) { /* ends the sum */
     shared_bytes *bytes = shared_bytes_new(round_sum_size(sum));
     round_sum_write(sum, shared_bytes_room(bytes));
     round_sum_end(sum);
@@ -94,7 +94,7 @@ static void a_round_is_in_order(void **state) {
         payload_rows(&writer, PAYLOAD_SET_ROWS, 2, keys + rank, 1, set, 1);
         payload_keys(&writer, PAYLOAD_ERASE, 2, keys + rank, 1);
         payload_define(&writer, (definition_options){.id = 2});
-        payload_keys(&writer, PAYLOAD_GET_ROWS, 2, keys, 2); /* asks, and adds nothing */
+        payload_keys(&writer, PAYLOAD_GET_ROWS, 2, keys, 2); /* a query in a contribution adds nothing */
         give(sum, &writer);
     }
     shared_bytes *bytes = sum_of(sum);
@@ -120,7 +120,7 @@ static void stretches_of_a_block_are_one(void **state) {
     payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 0}, (const float[]){1, 1}, 2);
     payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 1}, (const float[]){2, 2}, 2);
     payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 0}, (const float[]){3, 3}, 2);
-    /* another size */
+    /* another block size */
     payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 5, 11, 0}, (const float[]){5}, 1);
     give(sum, &writer);
     shared_bytes *bytes = sum_of(sum);
@@ -151,7 +151,7 @@ static void values_of_another_shape_are_left_out(void **state) {
     payload_reader reader = payload_open(shared_bytes_bytes(bytes));
     assert_int_equal(next(&reader, PAYLOAD_ROUND).count, 2);
     payload_section section = next(&reader, PAYLOAD_ADD_ROWS);
-    assert_memory_equal(section.values.data, ((const float[]){1, -0.0f}), 8); /* as it came */
+    assert_memory_equal(section.values.data, ((const float[]){1, -0.0f}), 8); /* -0 is kept */
     assert_end(&reader, bytes);
 }
 
@@ -166,7 +166,7 @@ static void vectors_become_as_long_as_the_longest(void **state) {
         payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, i, values, 1);
         give(sum, &writer);
     }
-    uint8_t *odd = xmalloc(round_sum_size(sum) + 1); /* where it is written need not be aligned */
+    uint8_t *odd = xmalloc(round_sum_size(sum) + 1); /* the destination need not be aligned */
     size_t size = round_sum_size(sum);
     round_sum_write(sum, odd + 1);
     shared_bytes *bytes = sum_of(sum);

@@ -39,7 +39,7 @@ static const payload_section *unpress(section_decoder *decoder, const payload_se
     if (decoder->compressors[id] == NULL) section_decoder_must(compressor_open(id, &decoder->compressors[id]));
     void *body = room(&decoder->body, &decoder->body_room, size + PAYLOAD_ALIGN);
     mr_status status = compressor_unpack(decoder->compressors[id], section->body, body, size);
-    /* other replicas can: skipping it would make this replica differ */
+    /* other replicas may have the memory: skipping the section would make this replica differ */
     if (status == MR_NOMEM) section_decoder_must(status);
     bool good = status == MR_OK && payload_unfold(section, span_of(body, size), out) && payload_ascends(out);
     return good ? out : NULL;

@@ -1,20 +1,20 @@
-/* slot_norms.h — squared norms that slots exchange before a round is applied (ps/state_machine.h, norms).
+/* slot_norms.h — squared norms that slots exchange before they apply a round (ps/state_machine.h, norms).
  *
  *   of             squares[0]                                       squares[1]
  *   SLOT_NORMS_WHOLE  of the table's gradient: the whole sum        0
  *   1 + array      of the values of a dense array, where it is      of the update that its optimizer would make there
  *                  pushed to                                        (optim_measure)
  *
- * A slot has an item for each table or array part that it holds; items of slots are added up, one slot after the other,
- * in fp64. NaN counts as infinite, whatever its bits.
+ * A slot has an item for each table or array part that it holds. Items are added in fp64 in the order of the slots. NaN
+ * counts as infinite.
  *
  *   bytes            lengths
  *  SLOT_NORMS_ITEM × n  4 table, 4 of, 8 8 squares; ascending by table and `of`, all different
  *
- * The norms of several phases lie one behind the other, so a list that is read ascends in stretches.
+ * The encoded norms of several phases are concatenated, so a list that is read ascends within each phase.
  *
- * Bounds   SLOT_NORMS_MAX items, the lowest: an array beyond that has no norm.
- * Ownership   it owns its list. Threads: none. */
+ * Bounds   the lowest SLOT_NORMS_MAX items; further arrays have no norm.
+ * Ownership   a slot_norms owns its list. Threads: none. */
 #pragma once
 #include "base/shared_bytes.h"
 
@@ -27,21 +27,21 @@ typedef struct slot_norms_item {
 
 _Static_assert(sizeof(slot_norms_item) == SLOT_NORMS_ITEM, "written as it lies");
 
-typedef struct slot_norms { /* zeroed: empty */
+typedef struct slot_norms { /* zero-initialized: empty */
     slot_norms_item *list;  /* owned, ascending */
     size_t count, room;
 } slot_norms;
 
-void slot_norms_fini(slot_norms *norms); /* empty */
+void slot_norms_fini(slot_norms *norms); /* leaves it empty */
 
 void slot_norms_add(slot_norms *norms, uint32_t table, uint32_t of, double first, double second);
 const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of); /* NULL: not found */
 
-shared_bytes *slot_norms_write(const slot_norms *norms); /* moved to the caller */
-/* Replaces the list. False: the bytes are malformed, and the list is empty. Of two items for one thing the first
+shared_bytes *slot_norms_write(const slot_norms *norms); /* the caller owns the bytes */
+/* Replaces the list. False: the bytes are malformed, and the list is empty. Of two items with equal keys the first
  * counts. */
 bool slot_norms_read(slot_norms *norms, span bytes);
 
-/* The items of all parts, added up in the order of the parts. A malformed part counts as empty. The operation `combine`
- * of state_machine.h: the context is not used. */
+/* Sum of the items of all parts, in the order of the parts. A malformed part counts as empty. Implements `combine` of
+ * state_machine.h; the context is unused. */
 shared_bytes *slot_norms_combine(void *context, const span *parts, size_t count);

@@ -1,4 +1,4 @@
-/* slot_norms_test.c — squares of lengths: added up in the order given, written, read, refused. */
+/* slot_norms_test.c — squared norms are added in order, encoded and decoded; malformed bytes are rejected. */
 #include "kv/engine/slot_norms.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ static void they_are_found_by_what_they_are_of(void **state) {
     assert_true(item != NULL && item->squares[0] == 5 && item->squares[1] == 10);
     assert_true(slot_norms_find(&norms, 7, 1)->squares[1] == 25 && slot_norms_find(&norms, 7, 3) == NULL);
     slot_norms_add(&norms, 3, SLOT_NORMS_WHOLE, (double)NAN, 0);
-    assert_true(isinf(slot_norms_find(&norms, 3, SLOT_NORMS_WHOLE)->squares[0])); /* one that does not depend on bits */
+    /* infinite, regardless of the bits of the NaN */
+    assert_true(isinf(slot_norms_find(&norms, 3, SLOT_NORMS_WHOLE)->squares[0]));
     slot_norms_fini(&norms);
 }
 
@@ -49,7 +50,7 @@ static void parts_are_added_in_their_order(void **state) {
     assert_true(slot_norms_find(&read, 1, SLOT_NORMS_WHOLE)->squares[0] == expected);
     assert_true(slot_norms_find(&read, 2, 5)->squares[1] == 8);
     shared_bytes *turned = slot_norms_combine(NULL, (const span[]){spans[1], spans[2], spans[3], spans[0]}, 4);
-    /* the order shows */
+    /* the result depends on the order */
     assert_memory_not_equal(shared_bytes_bytes(all).data, shared_bytes_bytes(turned).data, SLOT_NORMS_ITEM);
     shared_bytes_unref(turned);
     shared_bytes_unref(all);
@@ -60,7 +61,7 @@ static void parts_are_added_in_their_order(void **state) {
 static void phases_lie_one_behind_the_other(void **state) {
     slot_norms first = {0}, second = {0}, both = {0};
     slot_norms_add(&first, 4, SLOT_NORMS_WHOLE, 2, 0);
-    slot_norms_add(&second, 4, SLOT_NORMS_WHOLE, 99, 0); /* it was known already */
+    slot_norms_add(&second, 4, SLOT_NORMS_WHOLE, 99, 0); /* the norm is already known from the first phase */
     slot_norms_add(&second, 4, 1, 3, 5);
     uint8_t bytes[3 * SLOT_NORMS_ITEM];
     memcpy(bytes, first.list, SLOT_NORMS_ITEM);

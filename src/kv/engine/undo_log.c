@@ -21,7 +21,7 @@ void undo_log_clear(undo_log *log) {
     log->sorted = true;
 }
 
-/* Room for so many more keys, with so many bytes. */
+/* Reserves memory for so many more keys and bytes. */
 static mr_status make_room(undo_log *log, size_t count, size_t bytes) {
     MR_TRY(alloc_try_grow(&log->entries, &log->room, log->count + count, sizeof *log->entries));
     return alloc_try_grow(&log->values, &log->values_room, log->size + bytes, 1);
@@ -33,7 +33,7 @@ static inline void put(undo_log *log, uint64_t key, const void *values, uint32_t
     log->entries[log->count++] =
         (undo_log_entry){.key = key, .at = log->size, .length = values == NULL ? 0 : length, .there = values != NULL};
     if (bytes > 0) row_pool_copy(log->values + log->size, values, bytes);
-    log->size += bytes > 0 ? bytes : log->item; /* a place of its own: it gives the order of records */
+    log->size += bytes > 0 ? bytes : log->item; /* distinct places give the order of the records */
 }
 
 mr_status undo_log_note(undo_log *log, uint64_t key, const void *values, uint32_t length) {
@@ -49,7 +49,7 @@ mr_status undo_log_note_rows(undo_log *log, const uint64_t *keys, size_t count, 
     return MR_OK;
 }
 
-/* By key; of one key, the first record. */
+/* Orders by key; records of one key by age. */
 static int compare(const void *a, const void *b) {
     const undo_log_entry *left = a, *right = b;
     if (left->key != right->key) return left->key < right->key ? -1 : 1;
@@ -66,13 +66,13 @@ void undo_log_end(undo_log *log) {
     log->sorted = true;
 }
 
-/* Doubling steps, then halving ones: a walk along another list costs no more than the shorter of them. */
+/* Exponential, then binary search: walking along another list costs at most the length of the shorter one. */
 const undo_log_entry *undo_log_find(const undo_log *log, uint64_t key, size_t *from) {
     *from = key_sort_reach(log->entries, log->count, sizeof *log->entries, *from, key);
     return *from < log->count && log->entries[*from].key == key ? &log->entries[*from] : NULL;
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 size_t undo_log_size(const undo_log *log) {
     size_t size = 4;

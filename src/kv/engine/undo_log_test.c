@@ -1,4 +1,4 @@
-/* undo_log_test.c — the first value noted of a key is found, also after a round trip through bytes. */
+/* undo_log_test.c — the first recorded value of a key is found, also after encoding and decoding. */
 #include "kv/engine/undo_log.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void the_first_record_of_a_value_counts(void **state) {
     note(&log, 4, NULL, 0);
     note(&log, 9, values + 2, 2);
     note(&log, 4, values, 1);
-    note(&log, 6, values, 0); /* there, and empty */
+    note(&log, 6, values, 0); /* present, with no values */
     note(&log, 6, NULL, 0);
     undo_log_end(&log);
     assert_int_equal(log.count, 3);
@@ -99,7 +99,7 @@ static void rows_are_noted_as_single_ones_are(void **state) {
     undo_log_clear(&many);
     undo_log_clear(&single);
     for (uint32_t i = 0; i < COUNT; i++) {
-        keys[i] = i < COUNT / 2 ? i : COUNT - i; /* some come again */
+        keys[i] = i < COUNT / 2 ? i : COUNT - i; /* some keys are repeated */
         for (uint32_t k = 0; k < DIM; k++) values[i][k] = (float)(i * DIM + k);
         rows[i] = i % 7 == 0 ? NULL : values[i];
         absent[i] = i % 7 == 0 || i % 5 == 0;

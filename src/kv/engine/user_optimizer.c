@@ -8,20 +8,20 @@
 #include "base/error.h"
 
 typedef struct user_optimizer_optimizer {
-    optim_ops ops; /* its name is the one here */
+    optim_ops ops; /* its name is in this struct */
     char name[TABLE_SCHEMA_NAME];
     mr_ps_optimizer given;
 } user_optimizer_optimizer;
 
 struct user_optimizer {
     engine_host host;
-    const optim_ops **list; /* owned, each in its optimizer */
+    const optim_ops **list; /* owned; each points into its optimizer */
     uint32_t count;
     user_optimizer_optimizer optimizers[];
 };
 
 static void apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
-    const user_optimizer_optimizer *own = (const void *)optim->ops; /* its first field */
+    const user_optimizer_optimizer *own = (const void *)optim->ops; /* `ops` is its first field */
     mr_ps_update update = {.count = count,
                            .from = arrays->from,
                            .to = arrays->to,

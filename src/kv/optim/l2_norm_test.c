@@ -1,4 +1,4 @@
-/* l2_norm_test.c — sums of squares in an order of their own, clipping, trust. */
+/* l2_norm_test.c — order of summation, clipping, trust ratio. */
 #include "kv/optim/l2_norm.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-/* The order that l2_norm.h states, item by item. */
+/* Sum in the order that l2_norm.h defines, item by item. */
 static double by_the_book(const float *values, size_t count) {
     double lanes[L2_NORM_LANES] = {0};
     for (size_t i = 0; i < count; i++) lanes[i % L2_NORM_LANES] += (double)values[i] * (double)values[i];

@@ -1,13 +1,13 @@
-/* lr_schedule.h — the learning rate of a step: a function of the step alone, with the same bits everywhere.
+/* lr_schedule.h — learning rate of a step: a function of the step alone, with the same bits on every machine.
  *
  *   constant     rate
  *   step         rate · factor^⌊t / every⌋
  *   cosine       end + (rate − end) · (1 + cos(π·p)) / 2
  *   polynomial   end + (rate − end) · (1 − p)^power; power 1 is a straight line
  *
- * t counts the steps behind the warm-up, from 0; p = t / (steps − warmup), at most 1. In the warm-up, of the first
- * `warmup` steps, the rate is rate · (step + 1) / warmup. All in fp64, rounded to fp32 at the end; powers that are
- * whole numbers by squaring (portable_math.h), others as exp(power · log(1 − p)). */
+ * t counts the steps after the warm-up, from 0; p = t / (steps − warmup), at most 1. In the first `warmup` steps, the
+ * warm-up, the rate is rate · (step + 1) / warmup. All in fp64, rounded to fp32 at the end; powers that are whole
+ * numbers by squaring (portable_math.h), others as exp(power · log(1 − p)). */
 #pragma once
 #include <stdint.h>
 
@@ -30,5 +30,5 @@ typedef struct lr_schedule {
     double end, power; /* cosine, polynomial: 0 … rate; power above 0, at most 100 */
 } lr_schedule;
 
-MR_MUST mr_status lr_schedule_check(const lr_schedule *schedule);   /* MR_INVALID, and the error names the field */
-float lr_schedule_rate(const lr_schedule *schedule, uint64_t step); /* steps from 0 */
+MR_MUST mr_status lr_schedule_check(const lr_schedule *schedule);   /* MR_INVALID; the error names the field */
+float lr_schedule_rate(const lr_schedule *schedule, uint64_t step); /* steps count from 0 */

@@ -1,4 +1,4 @@
-/* lr_schedule_test.c — rates over the steps. */
+/* lr_schedule_test.c — rates of all schedules by step. */
 #include "kv/optim/lr_schedule.h"
 
 #include <math.h>

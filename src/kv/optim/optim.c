@@ -93,7 +93,7 @@ uint32_t optim_row_state(const optim *optim, uint32_t dim) {
     return (optim->ops->states * dim + (optim->ops->counts ? 1 : 0)) * (uint32_t)sizeof(float);
 }
 
-typedef struct moments { /* of rows, whose t differ: recent ones are cached */
+typedef struct moments { /* bias corrections of rows with different t; recent ones are cached */
     float rate, scale;
     uint32_t t[BIASES]; /* 0: none */
     optim_moment of[BIASES];
@@ -106,7 +106,7 @@ static optim_moment *moment_of(moments *moments, const optim *optim, uint32_t t)
     return &moments->of[at];
 }
 
-/* The count of a row, with this update; it saturates. */
+/* Increments the update count of a row; it saturates. */
 static uint32_t count_on(uint8_t *place) {
     uint32_t t;
     memcpy(&t, place, sizeof t);
@@ -133,8 +133,8 @@ static void fetch(const void *row, size_t lines) {
     for (size_t i = 0; row != NULL && i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * LINE, 1);
 }
 
-/* Rows of a few values without state: an update costs less than a call. The arithmetic is that of optim_rules.c. Usual
- * sizes are a few instructions: such a row is written when all of it is known. */
+/* Rows of a few values without state: the loop is inlined, since an update costs less than a call. Same arithmetic as
+ * optim_rules.c. Usual sizes take a few instructions: a row is stored after all of it is computed. */
 #define EACH_ROW(size, how)                                           \
     for (size_t i = 0; i < count; i++) {                              \
         if (i + OPTIM_AHEAD < count) fetch(rows[i + OPTIM_AHEAD], 1); \

@@ -1,7 +1,7 @@
 /* optim_rules.c — see optim_rules.h.
  *
- * Plain loops over arrays; the result of an item depends on that item alone, so the loops may be cut into vectors of
- * any width, also where `to` is `from`: EACH tells the compiler so. Tested by src/kv/optim/optim_test.c. */
+ * Plain loops over arrays. The result of an item depends on that item alone, so the loops may be vectorized with any
+ * width, also if `to` is `from`; EACH informs the compiler. Tested by src/kv/optim/optim_test.c. */
 #include "kv/optim/optim_rules.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@
 #if !defined(__clang__)
 #define EACH _Pragma("GCC ivdep")
 #elif __has_feature(address_sanitizer)
-#define EACH /* there are no vectors, and clang would complain */
+#define EACH /* without optimization there are no vectors, and clang would warn */
 #else
 #define EACH _Pragma("clang loop vectorize(assume_safety)")
 #endif
 
-/* The names that all loops share. */
+/* Variables that all loops share. */
 #define BEGIN                                                                                          \
     const float *from = arrays->from, *gradient = arrays->gradient;                                    \
     float *to = arrays->to, rate = moment->rate, scale = moment->scale, decay = optim->settings.decay; \
@@ -137,7 +137,7 @@ RULE(lamb) {
     }
 }
 
-/* The updates that optim_rules_lamb would make, of a stretch. */
+/* Updates of a stretch, as optim_rules_lamb would make them. */
 SIMD_CLONES static void lamb_updates(const optim *optim, const optim_moment *moment, const optim_arrays *arrays,
                                      size_t at, size_t count, float *restrict out) {
     const float *from = arrays->from + at, *gradient = arrays->gradient + at;
@@ -164,7 +164,7 @@ static void measure_lamb(const optim *optim, const optim_moment *moment, const o
     }
 }
 
-/* A rate whose inverse would be too large; schedules come to 0. */
+/* The inverse of a smaller rate would be too large; schedules end at 0. */
 #define FTRL_RATE_MIN 0x1p-64f
 
 RULE(ftrl) {
@@ -187,7 +187,7 @@ RULE(ftrl) {
     }
 }
 
-/* ---- By their names: clang renames clones that other files see. */
+/* ---- Exported functions. clang renames clones that other files can see, so these call them. */
 
 #define X(name)                                                                                         \
     void optim_rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, \
@@ -197,7 +197,7 @@ RULE(ftrl) {
 OPTIM_RULES(X)
 #undef X
 
-/* ---- Their table. */
+/* ---- List of the optimizers. */
 
 #define HAS(name) OPTIM_HAS_##name
 enum {

@@ -1,4 +1,4 @@
-/* optim_rules.h — the built-in optimizers: their list and their loops. optim.h has the formulas. */
+/* optim_rules.h — built-in optimizers: their list and their loops. optim.h has the formulas. */
 #pragma once
 #include "kv/optim/optim.h"
 

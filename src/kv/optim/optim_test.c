@@ -1,5 +1,5 @@
-/* optim_test.c — names, settings, versions, rows and an optimizer of one's own. What each computes is compared with its
- * twin in NumPy, bit by bit (tests/python/test_optim.py); here with plain formulas in fp64, and with a goal. */
+/* optim_test.c — names, settings, versions, rows and a user-defined optimizer. Results are compared with plain formulas
+ * in fp64 here, and bit by bit with NumPy in tests/python/test_optim.py. */
 #include "kv/optim/optim.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static void unknown_names_and_settings_are_refused(void **state) {
     assert_non_null(strstr(mr_last_error(), "add, sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lamb, ftrl"));
     char users[16];
     optim_users(OPTIM_HAS_momentum, users, sizeof users);
-    assert_string_equal(users, "momentum, neste"); /* as much as there is room for */
+    assert_string_equal(users, "momentum, neste"); /* cut to the room */
     const struct {
         const char *name;
         optim_settings settings;
@@ -75,7 +75,7 @@ static void begin(world *world) {
     }
 }
 
-/* In place, into the other version, and in pieces that begin anywhere: the same bits. */
+/* Updates in place, into the other version, and in pieces at any offset give the same bits. */
 static void how_arrays_are_cut_makes_no_difference(void **state) {
     static world whole, other, pieces;
     for (size_t n = 0; n < NAMES; n++) {
@@ -95,11 +95,11 @@ static void how_arrays_are_cut_makes_no_difference(void **state) {
     }
 }
 
-/* (w − 3)² is least at 3. */
+/* (w − 3)² has its minimum at 3. */
 static void each_finds_the_bottom_of_a_bowl(void **state) {
     for (size_t n = 1; n < NAMES; n++) {
         optim optim = make(names[n]);
-        float row[4] = {1}; /* one value, and state */
+        float row[4] = {1}; /* one value, then state */
         void *rows[1] = {row};
         for (int t = 0; t < 3000; t++) {
             float gradient = 2 * (row[0] - 3);
@@ -110,7 +110,7 @@ static void each_finds_the_bottom_of_a_bowl(void **state) {
     }
 }
 
-/* What a value is when nothing is pushed to it, whatever the rate does. */
+/* Without a gradient a value does not change, even if the rate does. */
 static void ftrl_keeps_what_it_was_given(void **state) {
     optim optim = make("ftrl");
     optim.settings.l1 = 0.5f;
@@ -124,7 +124,7 @@ static void ftrl_keeps_what_it_was_given(void **state) {
     }
     optim_rows(&optim, (void *[]){row}, 1, 3, some, 0.1f, 1);
     assert_true(row[0] < 3 && row[0] > 2.5f && row[1] < -2 && row[2] < 0);
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) { /* smaller rates take smaller steps */
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) { /* smaller rates make smaller steps */
         float from[9];
         memcpy(from, row, sizeof from);
         optim_rows(&optim, (void *[]){row}, 1, 3, some, rates[i], 1);
@@ -146,7 +146,7 @@ static void rows_have_the_state_that_they_need(void **state) {
     float gradients[6] = {1, 1, 1, 2, 2, 2};
     for (uint32_t t = 1; t <= 3; t++) {
         assert_int_equal(sparse_table_touch(table, keys, 2, t, rows, NULL), MR_OK);
-        if (t == 2) rows[1] = NULL; /* as of a key that is not admitted */
+        if (t == 2) rows[1] = NULL; /* as for a key that is not admitted */
         optim_rows(&adam, rows, 2, 3, gradients, 0.1f, 1);
     }
     uint32_t counts[2];
@@ -154,11 +154,11 @@ static void rows_have_the_state_that_they_need(void **state) {
     assert_true(counts[0] == 3 && counts[1] == 2);
     const float *one = sparse_table_find(table, 1), *two = sparse_table_find(table, 2);
     assert_true(fabsf(one[0] + 0.3f) < 1e-5f &&
-                fabsf(two[0] + 0.2f) < 1e-5f); /* steady gradients: the rate each time */
+                fabsf(two[0] + 0.2f) < 1e-5f); /* with constant gradients each update is the rate */
     sparse_table_destroy(table);
 }
 
-/* Rows of a few values go another way than arrays; one of them is not there. */
+/* Updates of rows equal updates of arrays, though small rows have code of their own; NULL rows are skipped. */
 static void rows_become_what_arrays_become(void **state) {
     enum { ROWS = 40, DIM_MAX = 20 };
     static float values[ROWS][DIM_MAX], twins[ROWS][DIM_MAX], gradients[ROWS * DIM_MAX];
@@ -192,7 +192,7 @@ static void counters_are_added_to(void **state) {
     assert_true(row[0] == -2 && row[1] == INT64_MIN);
 }
 
-/* LAMB's trust is over the whole array, however it is cut: parts are measured, then added up. */
+/* LAMB's trust ratio is over the whole array: parts are measured, then added. */
 static void lamb_measures_without_changing(void **state) {
     static world world, before;
     optim lamb = make("lamb");
@@ -212,10 +212,10 @@ static void lamb_measures_without_changing(void **state) {
     optim_apply(&lamb, &moment, &arrays, ITEMS);
     double moved = 0;
     for (size_t i = 0; i < ITEMS; i++) moved += pow((double)world.values[1][i] - (double)world.values[0][i], 2);
-    assert_true(fabs(sqrt(moved) - 0.1 * sqrt(squares[0])) < 1e-3); /* so far it goes: rate times |w| */
+    assert_true(fabs(sqrt(moved) - 0.1 * sqrt(squares[0])) < 1e-3); /* the length of the change is rate times |w| */
 }
 
-/* ---- One's own: the sign of the gradient, times what the settings point at. */
+/* ---- A user-defined optimizer: the sign of the gradient, times a factor in its settings. */
 
 static void apply_sign(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
     float width = *(const float *)optim->settings.own;

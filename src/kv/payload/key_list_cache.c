@@ -48,7 +48,7 @@ key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_n
     return item;
 }
 
-/* Held lists and `item` stay, and count. */
+/* Drops the least recently used lists beyond the limit, except held lists and `item`; their bytes count, too. */
 static void make_room(key_list_cache *cache, key_list_cache_item *item) {
     item->holders++;
     list_for_each (link, &cache->ages) {

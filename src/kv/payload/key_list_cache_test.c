@@ -1,4 +1,4 @@
-/* key_list_cache_test.c — lists are found by name and length, are bounded, and stay while they are held. */
+/* key_list_cache_test.c — lists are found by hash and length, bounded, and kept while they are held. */
 #include "kv/payload/key_list_cache.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void cached_lists_are_found(void **state) {
     assert_true(second.low != name.low && second.high != name.high);
     assert_non_null(key_list_cache_keep(&cache, second, other, COUNT));
 
-    /* Half of a name is not one: the later list takes the place, unless the earlier one is held. */
+    /* Two hashes with equal lower halves: the later list replaces the earlier one, unless that is held. */
     key_list_cache_name half = {name.low, ~name.high};
     key_list_cache_hold(item);
     assert_null(key_list_cache_keep(&cache, half, other, COUNT));
@@ -63,7 +63,8 @@ static void the_oldest_go(void **state) {
     key_list_cache_release(held);
     key_list_cache_fini(&cache);
     key_list_cache_init(&cache, 100);
-    assert_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT)); /* it is too long */
+    /* the list is too long */
+    assert_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT));
     key_list_cache_fini(&cache);
 }
 
@@ -89,7 +90,7 @@ static void an_entry_keeps_its_list_and_its_count(void **state) {
     }
     fill(keys, 51);
     item = key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT);
-    assert_null(key_list_cache_note(&cache, item, 10000)); /* it is too much */
+    assert_null(key_list_cache_note(&cache, item, 10000)); /* the note is too large */
     alloc_fail_at(1);
     assert_null(key_list_cache_note(&cache, item, 8));
     alloc_fail_at(0);

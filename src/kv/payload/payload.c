@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-/* Parts of a body, in this order. */
+/* Parts of a section's body, in this order. */
 enum { VERSION = 1, RANGE = 2, PLACE = 4, KEYS = 8, LENGTHS = 16, VALUES = 32, OTHER = 64 };
 
 static const uint8_t shapes[PAYLOAD_OPS] = {
@@ -37,7 +37,7 @@ static const uint8_t shapes[PAYLOAD_OPS] = {
 
 static size_t padded(size_t size) { return (size + PAYLOAD_ALIGN - 1) & -(size_t)PAYLOAD_ALIGN; }
 
-/* Of a section with keys. */
+/* Bytes of the keys of a section. */
 static size_t keys_size(uint8_t flags, uint32_t count) {
     if ((flags & PAYLOAD_KNOWN) != 0) return 16;
     return (flags & PAYLOAD_RUN) != 0 ? 8 : (size_t)count * 8;
@@ -50,7 +50,7 @@ static size_t front_size(uint8_t shape, uint8_t flags, uint32_t count) {
            ((shape & LENGTHS) != 0 ? padded((size_t)count * 4) : 0);
 }
 
-/* Keys have one of four forms, of which not every operation allows all. */
+/* Whether an operation allows this form of keys: all, a run, listed, or a hash. */
 static bool can_fold(payload_op op, uint8_t flags) {
     switch (flags & (PAYLOAD_RUN | PAYLOAD_LISTED | PAYLOAD_KNOWN)) {
     case 0: return true;
@@ -68,12 +68,12 @@ payload_reader payload_open(span bytes) {
     return (payload_reader){.in = reader_of(bytes.data, bytes.size)};
 }
 
-/* The size of an item as a power of two; above 3: no table has this dtype. */
+/* Item size as a power of two; above 3: not a dtype of tables. */
 static uint32_t item_shift(mr_dtype dtype) {
     return dtype == MR_F32 ? 2 : dtype == MR_I64 ? 3 : dtype == MR_F16 || dtype == MR_BF16 ? 1 : UINT32_MAX;
 }
 
-/* Plain values: as many as the rest of the section says. */
+/* Whether the number of plain values matches the rest of the section. */
 static inline bool values_fit(const payload_section *s, payload_op op, uint32_t shift) {
     uint8_t shape = shapes[op];
     size_t items = s->values.size >> shift;
@@ -83,7 +83,7 @@ static inline bool values_fit(const payload_section *s, payload_op op, uint32_t 
         for (uint32_t i = 0; i < s->count; i++) sum += s->lengths[i];
         return sum == items;
     }
-    if ((shape & KEYS) == 0 && op != PAYLOAD_ROWS) return items == s->count; /* of a block */
+    if ((shape & KEYS) == 0 && op != PAYLOAD_ROWS) return items == s->count; /* items of a block */
     return s->count == 0 ? items == 0 : s->count == 1 || items % s->count == 0;
 }
 
@@ -104,7 +104,7 @@ static uint64_t cut_number(const uint8_t **at) {
     return number;
 }
 
-/* The keys are there, or the first of a run. */
+/* Reads the keys, the first key of a run, or the hash. */
 static inline bool read_keys(payload_section *s, uint8_t shape, uint8_t flags, const uint8_t **at) {
     if ((flags & PAYLOAD_KNOWN) != 0) {
         s->first = cut_number(at);
@@ -120,7 +120,7 @@ static inline bool read_keys(payload_section *s, uint8_t shape, uint8_t flags, c
     return s->count != 0 && s->count <= PAYLOAD_RUN_MAX && s->last >= s->first;
 }
 
-/* Remote values: plain numbers of blocks. */
+/* Reads a reference to remote values: plain numbers of blocks. */
 static bool read_afar(payload_section *s) {
     if (s->op == PAYLOAD_GET_BLOCK) return s->values.size == 0;
     if (s->op != PAYLOAD_ADD_BLOCK && s->op != PAYLOAD_SET_BLOCK && s->op != PAYLOAD_BLOCK) return false;
@@ -130,8 +130,8 @@ static bool read_afar(payload_section *s) {
     return s->afar.offset % mr_dtype_size(s->dtype) == 0;
 }
 
-/* Splits a decompressed body into its parts. Op and flags are given once more, for callers that know them as constants:
- * there little code is left. */
+/* Splits a decompressed body into its parts. Op and flags are separate parameters, so that the code is specialized for
+ * callers that pass constants. */
 static inline __attribute__((always_inline)) bool read_known(payload_section *s, span body, payload_op op,
                                                              uint8_t flags) {
     uint8_t shape = shapes[op];
@@ -163,7 +163,7 @@ static __attribute__((noinline)) bool read_any(payload_section *s, span body) {
     return read_known(s, body, s->op, s->flags);
 }
 
-/* Plain rows are most of all sections. */
+/* Plain rows are the most frequent sections. */
 static bool read_body(payload_section *s, span body) {
     if (s->flags != 0) return read_any(s, body);
     switch (s->op) {
@@ -174,7 +174,7 @@ static bool read_body(payload_section *s, span body) {
     }
 }
 
-typedef struct head { /* as stored */
+typedef struct head { /* as encoded */
     uint32_t table;
     uint8_t op, flags, dtype, zero;
     uint32_t count, size;
@@ -182,7 +182,7 @@ typedef struct head { /* as stored */
 
 _Static_assert(sizeof(head) == PAYLOAD_HEAD, "a head has no gaps");
 
-/* Filled in at its destination: memory that was written in small pieces is slow to copy in large ones. */
+/* Writes the section in its destination: small writes followed by a large copy would be slow. */
 bool payload_next(payload_reader *reader, payload_section *out) {
     head head;
     if (reader_left(&reader->in) == 0) return false;
@@ -262,7 +262,7 @@ mr_status payload_reserve(payload_writer *writer, size_t more) {
                          writer->size, PAYLOAD_BYTES_MAX);
     size_t need = writer->size + more, room = writer->room * 2;
     if (need <= writer->room) return MR_OK;
-    if (room < need) room = need; /* so the first has the requested room */
+    if (room < need) room = need; /* so the first allocation has the requested size */
     if (room > PAYLOAD_BYTES_MAX) room = PAYLOAD_BYTES_MAX;
     MR_TRY(shared_bytes_resize(&writer->bytes, room));
     writer->room = room;
@@ -285,7 +285,7 @@ static inline void *zeros(uint8_t **at, bool there, size_t size) {
     return part(at, there, size);
 }
 
-/* As read_known. */
+/* Specialized for constants, as read_known. */
 static inline __attribute__((always_inline)) void lay_out_known(uint8_t *at, payload_head head, payload_op op,
                                                                 uint8_t flags, size_t value_bytes, payload_room *out) {
     MR_ASSERT(op > 0 && op < PAYLOAD_OPS && (flags & PAYLOAD_PRESSED) == 0);
@@ -336,7 +336,7 @@ mr_status payload_add(payload_writer *writer, payload_head head, size_t value_by
     return MR_OK;
 }
 
-/* The size of the last body, in its head. */
+/* Size of the last body, from its head. */
 static size_t last_size(const payload_writer *writer) {
     uint32_t size;
     memcpy(&size, room_of(writer) + writer->last + 12, sizeof size);
@@ -370,7 +370,7 @@ static void end_last(payload_writer *writer, size_t size) {
     writer->size = writer->last + PAYLOAD_HEAD + padded(size);
 }
 
-/* ---- Row by row: values follow the room for the first key, and move once, when all keys are known. */
+/* ---- Row by row: values follow the room for one key, and move once, when the number of keys is known. */
 
 static size_t rows_size(const payload_writer *writer, uint32_t rows) {
     return writer->last + PAYLOAD_HEAD + padded((size_t)rows * (8 + writer->row));

@@ -1,4 +1,4 @@
-/* payload_test.c — sections come out as they were written, in place; what makes no sense is not read. */
+/* payload_test.c — sections are read as they were written, in place; malformed sections are rejected. */
 #include "kv/payload/payload.h"
 
 #include <setjmp.h>
@@ -108,7 +108,7 @@ static void queries_and_answers_have_versions(void **state) {
     payload_fini(&writer);
 }
 
-/* A payload whose last values lie elsewhere is, with them behind it, as if they were in it. */
+/* A payload whose last values follow from other memory has the same bytes as one that contains them. */
 static void values_may_follow_from_elsewhere(void **state) {
     const float values[4] = {1, 2, 3, 4};
     const payload_head head = {.table = 1, .op = PAYLOAD_ADD_BLOCK, .dtype = MR_F32, .count = 4};
@@ -125,7 +125,7 @@ static void values_may_follow_from_elsewhere(void **state) {
     span all = payload_written(&whole), head_bytes = payload_written(&front);
     assert_int_equal(all.size, head_bytes.size + sizeof values);
     assert_memory_equal(all.data, head_bytes.data, head_bytes.size);
-    assert_int_equal(payload_check(head_bytes), MR_CORRUPT); /* and without them it is none */
+    assert_int_equal(payload_check(head_bytes), MR_CORRUPT); /* malformed without the values */
     payload_fini(&whole);
     payload_fini(&front);
 }
@@ -159,7 +159,7 @@ static void a_section_of_rows_goes_on(void **state) {
         assert_int_equal(writer.size, payload_section_size(PAYLOAD_ADD_ROWS, i + 1, (i + 1) * 3 * sizeof(float)));
     }
     shared_bytes *bytes = payload_take(&writer);
-    write_rows(&writer, 7, 5, 3); /* the same at once */
+    write_rows(&writer, 7, 5, 3); /* the same keys in one section */
     span once = payload_written(&writer);
     assert_int_equal(shared_bytes_bytes(bytes).size, once.size);
     assert_memory_equal(shared_bytes_bytes(bytes).data, once.data, once.size);
@@ -191,9 +191,9 @@ static void a_section_is_pressed(void **state) {
     if (compressor_open(COMPRESSOR_LZ4, &compressor) != MR_OK) skip();
     payload_writer writer = {0};
     write_rows(&writer, 1, 1, 1);
-    assert_int_equal(payload_press(&writer, compressor), MR_OK); /* does not become smaller */
+    assert_int_equal(payload_press(&writer, compressor), MR_OK); /* compression would not make it smaller */
     write_rows(&writer, 2, 1000, 1);
-    for (uint32_t i = 0; i < 1000; i++) { /* something to compress */
+    for (uint32_t i = 0; i < 1000; i++) { /* compressible values */
         float zero = 0;
         memcpy(shared_bytes_room(writer.bytes) + writer.last + PAYLOAD_HEAD + 8000 + i * 4, &zero, 4);
     }
@@ -220,7 +220,7 @@ static void a_section_is_pressed(void **state) {
     payload_fini(&writer);
 }
 
-/* ---- What is wrong. */
+/* ---- Malformed payloads. */
 
 static void assert_wrong(span bytes) { assert_int_equal(payload_check(bytes), MR_CORRUPT); }
 
@@ -278,7 +278,7 @@ static void keys_ascend(void **state) {
     payload_fini(&writer);
 }
 
-/* Small ones on the stack, where no memory is asked for. */
+/* Small payloads are aligned on the stack, without allocation. */
 static void bytes_are_aligned_by_a_copy(void **state) {
     for (uint32_t keys = 3; keys <= 200; keys += 197) {
         payload_writer writer = {0};
@@ -340,7 +340,7 @@ static void a_writer_is_reused_unless_its_bytes_are_held(void **state) {
     shared_bytes_unref(held);
     write_rows(&writer, 10, PAYLOAD_KEPT / 8, 5);
     payload_empty(&writer);
-    assert_null(writer.bytes); /* it is too much */
+    assert_null(writer.bytes); /* too large for reuse */
     payload_empty(&writer);
     payload_fini(&writer);
 }
@@ -358,7 +358,7 @@ static void a_small_payload_is_borrowed(void **state) {
     assert_int_equal(payload_check(shared_bytes_bytes(borrowed)), MR_OK);
     shared_bytes_unref(borrowed);
     payload_empty(&writer);
-    assert_ptr_equal(borrowed, writer.bytes); /* it is used again, for less and for more */
+    assert_ptr_equal(borrowed, writer.bytes); /* reused, for smaller and larger payloads */
     write_rows(&writer, 8, 1, 5);
     write_rows(&writer, 9, 8, 5);
     shared_bytes *first = payload_lend(&writer);
@@ -373,7 +373,7 @@ static void a_small_payload_is_borrowed(void **state) {
     shared_bytes_unref(borrowed);
     payload_empty(&writer);
     write_rows(&writer, 11, PAYLOAD_BORROWED / 8, 5);
-    borrowed = payload_lend(&writer); /* it is too much */
+    borrowed = payload_lend(&writer); /* too large to be shared */
     assert_null(writer.bytes);
     assert_int_equal(payload_check(shared_bytes_bytes(borrowed)), MR_OK);
     shared_bytes_unref(borrowed);
@@ -428,18 +428,18 @@ static void any_bytes_are_survived(void **state) {
     }
 }
 
-/* Keys that are folded: the first of a run, or a name. */
+/* Keys as a run, or as a hash. */
 static void folded_keys_are_read(void **state) {
     static const struct {
         payload_op op;
         uint8_t flags;
         uint32_t count;
-        uint64_t first; /* of a run */
+        uint64_t first; /* first key of a run */
         bool good;
     } cases[] = {
         {PAYLOAD_GET_ROWS, PAYLOAD_RUN, 5, 7, true},
         {PAYLOAD_GET_ROWS, PAYLOAD_RUN, 2, UINT64_MAX - 1, true},
-        {PAYLOAD_GET_ROWS, PAYLOAD_RUN, 2, UINT64_MAX, false}, /* there is none behind the last */
+        {PAYLOAD_GET_ROWS, PAYLOAD_RUN, 2, UINT64_MAX, false}, /* no key follows the largest one */
         {PAYLOAD_GET_ROWS, PAYLOAD_RUN, 0, 7, false},
         {PAYLOAD_GET_ROWS, PAYLOAD_RUN, PAYLOAD_RUN_MAX + 1, 7, false},
         {PAYLOAD_GET_VECTORS, PAYLOAD_RUN, 5, 7, false},

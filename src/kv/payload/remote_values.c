@@ -25,7 +25,7 @@ bool remote_values_speaks(span payload) {
     return speaks;
 }
 
-/* The number of references. False: one of them is not readable. */
+/* Counts the references. False: one of them is not readable. */
 static bool look(const remote_values_map_view *map_view, span payload, size_t *count) {
     payload_reader reader = payload_open(payload);
     *count = 0;
@@ -47,7 +47,7 @@ bool remote_values_is_there(const remote_values_map_view *map_view, span payload
     return there;
 }
 
-/* The section unchanged, or with the values in it. */
+/* Adds the section, with its remote values copied into it. */
 static mr_status add(const remote_values_map_view *map_view, const payload_section *section, payload_writer *out) {
     payload_head head = {section->table, section->op, section->flags, section->dtype, section->count};
     payload_room room;

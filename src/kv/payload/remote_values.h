@@ -1,13 +1,13 @@
-/* remote_values.h — section values that lie in the memory of another process of the same machine.
+/* remote_values.h — section values in the memory of another process of the same machine.
  *
  * A push may refer to values in the worker's memory (PAYLOAD_AFAR) if the server has imported that memory, and an
  * answer to values in the server's memory if the worker has imported it. The reference was checked with the rest of the
  * payload; the values are numbers, and may change while they are read:
  *
- *   a push     is read while its worker waits for the acknowledgement. A server that applies it at once reads it once,
- *              while it adds; a server that has other replicas, or has to keep the push, copies the values into a
- *              payload first (remote_values_fetch), so that all replicas read the same
- *   an answer  is copied, and discarded if a word says that the values have changed meanwhile (shm_import_copy)
+ *   a push     is read while its worker waits for the acknowledgement. A server that applies the push at once reads it
+ *              once, while it adds; a server whose slot has other replicas, or that must keep the push, copies the
+ *              values into a payload first (remote_values_fetch), so that all replicas apply the same bytes
+ *   an answer  is copied, and discarded if its word shows that the values have changed meanwhile (shm_import_copy)
  *
  * Pure, except for the memory that it reads. */
 #pragma once
@@ -19,12 +19,12 @@ typedef struct remote_values_map_view {                        /* borrowed by re
     void *context;
 } remote_values_map_view;
 
-/* The values of a push, `bytes` of them, valid during the call. NULL: not readable. */
+/* Values of a push, `bytes` bytes, valid during the call. NULL: not readable. */
 const void *remote_values_values(const remote_values_map_view *map_view, const payload_section *section, size_t bytes);
 
-bool remote_values_speaks(span payload); /* the payload refers to remote values */
-/* All references of the payload are readable. A malformed payload has no references. */
+bool remote_values_speaks(span payload); /* whether the payload refers to remote values */
+/* Whether all references of the payload are readable. A malformed payload has no references. */
 bool remote_values_is_there(const remote_values_map_view *map_view, span payload);
-/* The same payload, with the values in it; NULL: it has no references. MR_NOT_FOUND: a value is not readable.
- * MR_NOMEM. */
+/* A copy of the payload that contains the remote values; NULL: it has no references. MR_NOT_FOUND: a value is not
+ * readable. MR_NOMEM. */
 MR_MUST mr_status remote_values_fetch(const remote_values_map_view *map_view, span payload, shared_bytes **out);

@@ -1,4 +1,4 @@
-/* remote_values_test.c — values that lie in the memory of another process: found, fetched, missed. */
+/* remote_values_test.c — remote values are found and fetched; unreadable references are reported. */
 #include "kv/payload/remote_values.h"
 
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static void fetched_payloads_contain_the_values(void **state) {
     assert_true(remote_values_speaks(payload_written(&writer)));
     assert_true(remote_values_is_there(&scene.map_view, payload_written(&writer)));
     assert_int_equal(remote_values_fetch(&scene.map_view, payload_written(&writer), &fetched), MR_OK);
-    memset(scene.values, 0, ITEMS * sizeof(float)); /* it is read once, and that was then */
+    memset(scene.values, 0, ITEMS * sizeof(float)); /* a fetched copy does not change */
     assert_int_equal(payload_check(shared_bytes_bytes(fetched)), MR_OK);
     payload_reader reader = payload_open(shared_bytes_bytes(fetched));
     for (int i = 0; i < 3; i++) {
@@ -136,7 +136,7 @@ static void values_outside_the_mapping_are_missing(void **state) {
     shared_bytes *fetched = NULL;
     begin(&scene);
     add_afar(&writer, (payload_afar){.process = PROCESS, .offset = scene.offset}, 0, 10);
-    add_afar(&writer, (payload_afar){.process = PROCESS, .offset = SIZE - 8}, 0, 10); /* beyond its end */
+    add_afar(&writer, (payload_afar){.process = PROCESS, .offset = SIZE - 8}, 0, 10); /* beyond the end of the export */
     assert_false(remote_values_is_there(&scene.map_view, payload_written(&writer)));
     assert_int_equal(remote_values_fetch(&scene.map_view, payload_written(&writer), &fetched), MR_NOT_FOUND);
     assert_int_equal(remote_values_fetch(NULL, payload_written(&writer), &fetched), MR_NOT_FOUND);
@@ -145,7 +145,7 @@ static void values_outside_the_mapping_are_missing(void **state) {
     finish(&scene);
 }
 
-/* Rows have no such values; what is said of them has to be whole; numbers lie where numbers may. */
+/* Only blocks have remote values; a reference must be complete and aligned. */
 static void only_blocks_lie_elsewhere(void **state) {
     payload_writer writer = {0};
     payload_room room;

@@ -10,7 +10,7 @@
 #include "kv/table/dense_table.h"
 #include "kv/table/sparse_table.h"
 
-/* ---- Texts: a word, then numbers, with colons between them. */
+/* ---- Texts: a word, then numbers, separated by colons. */
 
 enum { WORDS_MAX = 4, TEXT_MAX = 96 };
 
@@ -34,8 +34,8 @@ static bool split(const char *text, size_t length, words *out) {
     return true;
 }
 
-/* Word i as a number; `otherwise`, if there are fewer words. NaN: not a number. The decimal point does not depend on
- * the program's locale. */
+/* Word i as a number; `otherwise` if there are fewer words. NaN: not a number. The decimal point does not depend on the
+ * locale. */
 static double number(const words *words, size_t i, double otherwise) {
     if (i >= words->count) return otherwise;
     const char *word = words->word[i];
@@ -49,7 +49,7 @@ static double number(const words *words, size_t i, double otherwise) {
     return *end == 0 && isfinite(value) ? value : NAN;
 }
 
-/* As a whole number of steps; 0 for other numbers, or beyond the exact range of a double. */
+/* Word i as a positive integer; 0: another number, or above the exact range of a double. */
 static uint64_t whole(const words *words, size_t i) {
     double value = number(words, i, 0);
     return value >= 1 && value <= 0x1p53 && floor(value) == value ? (uint64_t)value : 0;
@@ -98,7 +98,8 @@ static mr_status parse_schedule(const char *text, lr_schedule *out) {
 
 static mr_status parse_initializer(const char *text, initializer *out) {
     static const char forms[] = "zeros, constant:A, uniform:FROM:TO and normal:MEAN:DEVIATION";
-    static const char *const kinds[] = {"zeros", "constant", "uniform", "normal"}; /* as initializer_kind */
+    /* in the order of initializer_kind */
+    static const char *const kinds[] = {"zeros", "constant", "uniform", "normal"};
     static const size_t numbers[] = {0, 1, 2, 2};
     size_t kind = 0;
     words words;
@@ -136,7 +137,7 @@ static mr_status parse_codec(const char *text, table_schema *out) {
     return status == MR_NOT_FOUND ? unknown("codec", text, forms) : status;
 }
 
-/* ---- From options. */
+/* ---- Schema from options. */
 
 static bool is_own(const char *optimizer) {
     return strncmp(optimizer, TABLE_SCHEMA_OWN, strlen(TABLE_SCHEMA_OWN)) == 0 &&
@@ -144,16 +145,16 @@ static bool is_own(const char *optimizer) {
 }
 
 static float chosen(double number, float otherwise) {
-    return number == 0 ? otherwise : number < 0 ? 0 : (float)number; /* a NaN stays one: the check finds it */
+    return number == 0 ? otherwise : number < 0 ? 0 : (float)number; /* NaN stays NaN, and the check rejects it */
 }
 
-/* Settings that the optimizer lacks: a user who names one means another optimizer. */
+/* Rejects settings that the optimizer does not have: the user probably means another optimizer. */
 static mr_status check_used(const mr_ps_table_options *options, const optim_ops *ops) {
     const struct {
         const char *name;
         double given;
         unsigned use;
-    } settings[] = {{"rate", options->rate == 1 ? 0 : options->rate, OPTIM_HAS_RATE}, /* the default of add */
+    } settings[] = {{"rate", options->rate == 1 ? 0 : options->rate, OPTIM_HAS_RATE}, /* 1 is the default of add */
 #define X(name, ...) {#name, options->name, OPTIM_HAS_##name},
                     MR_PS_HYPERPARAMETERS(X)
 #undef X
@@ -170,7 +171,7 @@ static mr_status check_used(const mr_ps_table_options *options, const optim_ops 
     return MR_OK;
 }
 
-static float rate_of(const char *optimizer) { /* as mr_ps_table_options: naming a default makes the same table */
+static float rate_of(const char *optimizer) { /* as of mr_ps_table_options: naming the default makes the same schema */
     bool is_adam = strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "adamw") == 0 || strcmp(optimizer, "lamb") == 0;
     return strcmp(optimizer, "add") == 0 ? 1 : is_adam ? 0.001f : 0.01f;
 }
@@ -207,7 +208,8 @@ mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, tab
                          .clip_norm = options->clip_norm,
                          .average = options->average != 0,
                          .refuse_nan = options->refuse_nan != 0,
-                         .admit = options->admit == 1 ? 0 : options->admit, /* one encoding for both */
+                         /* 0 and 1 have the same meaning, and one encoding */
+                         .admit = options->admit == 1 ? 0 : options->admit,
                          .rows_max = options->rows_max,
                          .age_max = options->age_max};
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
@@ -220,7 +222,7 @@ mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, tab
     return MR_OK;
 }
 
-/* ---- Checked. */
+/* ---- Checks. */
 
 static mr_status check_optimizer(const table_schema *d, uint32_t *states) {
     const optim_ops *ops;
@@ -314,7 +316,7 @@ mr_status table_schema_check(const table_schema *d) {
     return error_set(MR_INVALID, "unknown kind of table: %d", (int)d->kind);
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]) {
     writer writer = writer_of(out, TABLE_SCHEMA_SIZE);
@@ -324,7 +326,7 @@ void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SI
     MR_ASSERT(!writer.failed && writer_size(&writer) == TABLE_SCHEMA_SIZE);
 }
 
-/* A field of one byte is a boolean: 0 or 1. */
+/* Reads a field; one of a single byte is a boolean, 0 or 1. */
 static void read_field(reader *reader, void *field, size_t size) {
     const uint8_t *bytes = reader_bytes(reader, size);
     if (bytes == NULL) return;

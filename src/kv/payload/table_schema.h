@@ -1,19 +1,19 @@
 /* table_schema.h — table schema as a slot needs it: kind, type, optimizer, codec, and the effect of a push.
  *
- * A schema is made from texts and numbers (table_schema_make), in which zero means the default, is checked as a whole,
- * and travels in front of the first pushes to a slot (payload.h, DEFINE). Two schemas are equal if all their fields
+ * A schema is made from texts and numbers (table_schema_make), in which zero means the default. It is checked
+ * completely, and precedes the first pushes to a slot (payload.h, DEFINE). Two schemas are equal if all their fields
  * are; table_schema_differs names a field that is not.
  *
  *   kind        content                                      optimizers
  *   ----------  -------------------------------------------  ---------------------------------------------------------
  *   sparse      rows of `dim` values by key                  all; of counters (int64) add
- *   vectors     a vector of any length by key                add: the longest push decides how long it is
+ *   vectors     a vector of any length by key                add: the longest push sets the length
  *   dense       blocks of arrays                             all; of counters add
  *
  *   text         forms                                                                              default
  *   -----------  ---------------------------------------------------------------------------------  ------------
  *   optimizer    add, sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lamb, ftrl (optim.h);
- *                own:NAME, which the servers know                                                   add
+ *                own:NAME, defined by the servers                                                   add
  *   schedule     constant, step:EVERY:FACTOR, cosine:STEPS[:END], polynomial:STEPS:POWER[:END],
  *                each with +warmup:STEPS behind it or not (lr_schedule.h)                              constant
  *   initializer  zeros, constant:A, uniform:FROM:TO, normal:MEAN:DEVIATION (initializer.h)          zeros
@@ -21,8 +21,8 @@
  *                or one of each, as in int8+zstd                                                    none
  *
  * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
- * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others; add has none: 1. A
- * setting that the optimizer lacks (momentum of sgd, a schedule of add) is 0, and refused if it is not.
+ * momentum = 0 is 0.9.) The default rate is 0.001 for adam, adamw and lamb, 0.01 for the others; add has the fixed rate
+ * 1. A setting that the optimizer does not have (momentum of sgd, a schedule of add) must be 0.
  *
  *   bytes             schema
  *   TABLE_SCHEMA_SIZE  the fields of TABLE_SCHEMA_FIELDS in their order, without gaps; enumerations have 4 bytes
@@ -40,33 +40,34 @@
 #include "miniray/status.h"
 #include "miniray/value.h"
 
-enum { TABLE_SCHEMA_NAME = 24 }; /* bytes of the name of an optimizer, its end included */
+enum { TABLE_SCHEMA_NAME = 24 }; /* bytes of an optimizer's name, including the final zero */
 #define TABLE_SCHEMA_OWN "own:"
 
 typedef enum table_schema_kind { TABLE_SCHEMA_SPARSE, TABLE_SCHEMA_VECTORS, TABLE_SCHEMA_DENSE } table_schema_kind;
 
 typedef struct table_schema {
-    uint32_t id; /* of the table; from 1 on, never reused */
+    uint32_t id; /* of the table; from 1, never reused */
     table_schema_kind kind;
     mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
     uint32_t dim;   /* sparse: values of a row */
     uint32_t block; /* dense: items of a block */
     bool
-        /* sparse and vectors: keys from `first_key` to `last_key` lie in order over the slots (slot_placement.h) */
+        /* sparse and vectors: the slots hold consecutive ranges of the keys first_key … last_key (slot_placement.h) */
         ordered;
     uint64_t first_key, last_key;
     char optimizer[TABLE_SCHEMA_NAME];
     optim_settings settings; /* `own` is NULL */
     lr_schedule schedule;
-    initializer init; /* its seed is the table's; its `table` is 0 here */
-    codec codec;      /* of workers' pushes; its seed is the table's */
+    initializer init; /* the seed is the table's; `table` is 0 here */
+    codec codec;      /* of workers' pushes; the seed is the table's */
     compressor_id press;
-    float clip_norm;   /* limit of the norm of the whole table's gradient in a round; 0: none */
-    bool average;      /* the sum of a round is divided by the number of its members */
-    bool refuse_nan;   /* rows, vectors and stretches that are not finite are left out, and counted */
-    uint32_t admit;    /* sparse: touches that a key needs before it gets a row; 0 and 1: the first */
-    uint64_t rows_max; /* sparse: keys of one slot, counted ones included, before the oldest are evicted; 0: no limit */
-    uint64_t age_max;  /* sparse: steps that a key stays without a push; 0: for ever */
+    float clip_norm; /* limit of the norm of the whole table's gradient in a round; 0: none */
+    bool average;    /* the sum of a round is divided by the number of its members */
+    bool refuse_nan; /* rows, vectors and stretches that are not finite are left out and counted */
+    uint32_t admit;  /* sparse: touches that a key needs for a row; 0 and 1: the first */
+    /* sparse: keys per slot, with those that are only counted, above which the oldest are evicted; 0: no limit */
+    uint64_t rows_max;
+    uint64_t age_max; /* sparse: steps after which a key without a push is evicted; 0: never */
 } table_schema;
 
 #define TABLE_SCHEMA_SETTING(name, ...) X(settings.name, #name)
@@ -111,17 +112,17 @@ enum { TABLE_SCHEMA_SIZE = 0 TABLE_SCHEMA_FIELDS(X) };
 enum { TABLE_SCHEMA_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
 #undef X
 
-/* Zero and NULL mean the default, see above; arrays and consistency are not read. MR_INVALID, and the error names the
- * field. `out` is checked then. */
+/* Makes and checks a schema. Zero and NULL mean the default, see above; arrays and consistency are not used.
+ * MR_INVALID; the error names the field. */
 MR_MUST mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, table_schema *out);
-MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID, and the error names the field */
+MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID; the error names the field */
 
 void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]);
-MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORRUPT; checked, too */
+MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORRUPT. Includes table_schema_check */
 
-/* The effect of a push depends on other slots, too (engine_norms.c), so there must be rounds. Of a user-defined
- * optimizer only servers know. */
+/* Whether the effect of a push depends on other slots (engine_norms.c), which requires rounds. Of user-defined
+ * optimizers only servers can tell. */
 bool table_schema_needs_norms(const table_schema *schema);
 
-/* The name of the first field in which they differ, except `id`; NULL: they are equal. */
+/* Name of the first field that differs, except `id`; NULL: equal. */
 const char *table_schema_differs(const table_schema *a, const table_schema *b);

@@ -1,4 +1,4 @@
-/* table_schema_test.c — tables from texts and numbers, as bytes and back, and what they cannot be. */
+/* table_schema_test.c — schemas from texts and numbers, their encoding, and invalid options. */
 #include "kv/payload/table_schema.h"
 
 #include <math.h>
@@ -114,9 +114,9 @@ static void settings_that_the_optimizer_has_not_are_said(void **state) {
     assert_refused((definition_options){.optimizer = "ftrl", .beta2 = 0.5}, "beta2");
     assert_refused((definition_options){.optimizer = "adagrad", .beta1 = 0.5}, "beta1");
     assert_refused((definition_options){.optimizer = "sgd", .epsilon = 1}, "epsilon");
-    make((definition_options){.rate = 1, .schedule = "constant"}); /* as mr_ps_table_options_get says */
+    make((definition_options){.rate = 1, .schedule = "constant"}); /* equal to mr_ps_table_options_get */
     assert_true(make((definition_options){.optimizer = "sgd"}).settings.momentum == 0);
-    make((definition_options){.optimizer = "adagrad", .momentum = -1}); /* none, which it has not anyway */
+    make((definition_options){.optimizer = "adagrad", .momentum = -1}); /* none, and adagrad has no momentum */
     make((definition_options){.optimizer = "own:x", .momentum = 0.5, .l1 = 1, .schedule = "cosine:9"});
 }
 
@@ -193,7 +193,7 @@ static void wrong_bytes_are_no_schema(void **state) {
     uint8_t bytes[TABLE_SCHEMA_SIZE + 1] = {0};
     table_schema_encode(&before, bytes);
     const size_t first =
-        TABLE_SCHEMA_SIZE - TABLE_SCHEMA_SIZE_LATER; /* as a release without later hyperparameters wrote it */
+        TABLE_SCHEMA_SIZE - TABLE_SCHEMA_SIZE_LATER; /* as written by a release without the later hyperparameters */
     for (size_t size = 0; size <= sizeof bytes; size++)
         if (size < first || size > TABLE_SCHEMA_SIZE)
             assert_int_equal(table_schema_decode(span_of(bytes, size), &after), MR_CORRUPT);
@@ -201,7 +201,7 @@ static void wrong_bytes_are_no_schema(void **state) {
     assert_null(table_schema_differs(&before, &after));
     rng rng;
     rng_init(&rng, 1);
-    for (int turn = 0; turn < 20000; turn++) { /* whatever is read makes sense, and is those bytes */
+    for (int turn = 0; turn < 20000; turn++) { /* a decoded schema is valid, and is encoded to the same bytes */
         uint8_t wrong[TABLE_SCHEMA_SIZE], again[TABLE_SCHEMA_SIZE];
         memcpy(wrong, bytes, sizeof wrong);
         wrong[rng_below(&rng, sizeof wrong)] = (uint8_t)rng_next(&rng);

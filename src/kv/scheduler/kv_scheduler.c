@@ -29,7 +29,7 @@
 #include "ps/controller.h"
 
 #define LOCK_FILE   "scheduler.lock"
-#define STOPPED_KEY "stopped" /* the number of the cluster map when the scheduler was stopped on purpose */
+#define STOPPED_KEY "stopped" /* number of the cluster map at an intended stop */
 
 struct kv_scheduler {
     kv_scheduler_options options;
@@ -42,32 +42,32 @@ struct kv_scheduler {
     controller *controller;
     checkpoint_thread *thread;
     char *folder;     /* owned: absolute path */
-    uint64_t catalog; /* its version at the checkpoint thread */
+    uint64_t catalog; /* catalog version last sent to the checkpoint thread */
     control_server *server;
     data_service *data_service;
     drain_list list;
     id_allocator servers, workers;
     checkpoint_requests requests;
-    int64_t settled_us; /* no number is assigned before */
-    int64_t mark_us;    /* when the next checkpoint is ordered */
+    int64_t settled_us; /* no number is assigned before this time */
+    int64_t mark_us;    /* time of the next checkpoint */
     char checkpoints_address[SLOT_MESSAGE_ADDRESS_MAX];
-    bool troubled;           /* no checkpoint is made, for this reason: */
-    char *trouble;           /* owned; the last error, though it may be over; NULL: none yet */
-    int64_t trouble_us;      /* when that was logged last */
-    int64_t trouble_wall_us; /* when it occurred, since 1970 */
+    bool troubled;           /* checkpoints fail */
+    char *trouble;           /* last error of checkpoints, perhaps resolved; owned; NULL: none yet */
+    int64_t trouble_us;      /* time of its last log line */
+    int64_t trouble_wall_us; /* time of the error, since 1970 */
     stall_watch watch;
     int64_t watch_us; /* time of the next diagnosis */
-    uint64_t watched; /* the cluster map of the last diagnosis */
+    uint64_t watched; /* cluster map of the last diagnosis */
     char stall[ERROR_TEXT_MAX];
 };
 
-/* ---- Questions to the scheduler. */
+/* ---- Requests to the scheduler. */
 
 static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == CONTROL_SERVER;
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
-    if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process asks again */
+    if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process repeats its request */
     uint32_t number = ID_ALLOCATOR_MAX;
     if (!serves)
         number = id_allocator_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
@@ -93,7 +93,7 @@ static void show(kv_scheduler *scheduler, link_id link, const control_message *q
     free(bytes);
 }
 
-/* Whether a server is here and does not drain. */
+/* Whether a live server does not drain. */
 static bool a_server_stays(const kv_scheduler *scheduler) {
     const process_table *table = control_server_process_table(scheduler->server);
     for (size_t i = 0; i < table->count; i++) {
@@ -105,7 +105,7 @@ static bool a_server_stays(const kv_scheduler *scheduler) {
     return false;
 }
 
-/* Other servers take its slots; without another server it need not wait. */
+/* Handles a server's drain: other servers take its slots; without another server it need not wait. */
 static void let_leave(kv_scheduler *scheduler, link_id link, const control_message *question) {
     if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
     if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
@@ -113,7 +113,8 @@ static void let_leave(kv_scheduler *scheduler, link_id link, const control_messa
     van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !a_server_stays(scheduler)}, (span){0});
 }
 
-/* A waiting process repeats its request, so a checkpoint is begun only here. */
+/* Handles a request for a checkpoint. The waiting process repeats its request, so only this call begins a
+ * checkpoint. */
 static void save(kv_scheduler *scheduler, link_id link, const control_message *question) {
     bool making = controller_marks(scheduler->controller);
     uint64_t number =
@@ -168,7 +169,7 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
     free(bytes);
 }
 
-/* ---- Questions to the scheduler, continued. */
+/* ---- Requests to the scheduler, continued. */
 
 static void on_checkpoint(void *context, uint64_t number) {
     checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
@@ -188,7 +189,7 @@ static void take_message(kv_scheduler *scheduler, link_id link, const control_me
     }
 }
 
-/* ---- As the van's host. */
+/* ---- Host of the van. */
 
 static void hear(kv_scheduler *scheduler, span batch) {
     reader reader = reader_of(batch.data, batch.size);
@@ -205,7 +206,7 @@ static void hear(kv_scheduler *scheduler, span batch) {
                            van_now_us(scheduler->van));
 }
 
-/* A table is in the catalog before its first push. */
+/* Sends a changed catalog to the checkpoint thread. A table is in the catalog before its first push. */
 static void name_tables(kv_scheduler *scheduler) {
     uint64_t version;
     span value;
@@ -270,7 +271,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
     van_send(scheduler->van, address, bytes);
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 _Static_assert((int)ID_ALLOCATOR_MAX <= (int)RANK_SET_MAX && (int)ID_ALLOCATOR_MAX <= (int)CLUSTER_MAP_RANKS_MAX,
                "all can be in a round");
@@ -316,7 +317,7 @@ static mr_status folder_failed(const kv_scheduler *scheduler, mr_status status) 
         scheduler->options.folder);
 }
 
-/* For this process alone, without content that only an older release reads. */
+/* Locks the folder for this process, and converts a folder of release 0.1.0. */
 static mr_status prepare_folder(kv_scheduler *scheduler) {
     const env *env = van_env(scheduler->van);
     mr_status status = disk_lock(env->disk, LOCK_FILE);
@@ -335,7 +336,7 @@ static mr_status open_metadata(kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : folder_failed(scheduler, status);
 }
 
-/* The first cluster map of a generation tells its cause. */
+/* The first cluster map of a generation shows its cause. */
 static void on_decided(void *context, const cluster_map *map) {
     if (!map->lost || map->number != map->birth) return;
     if (map->origin != 0)
@@ -346,7 +347,7 @@ static void on_decided(void *context, const cluster_map *map) {
                  "at least 2 replicas, or checkpoints");
 }
 
-/* The cluster map of an intended stop, if that was the last event here; else 0. */
+/* Number of the cluster map that the last kv_scheduler_stop recorded; 0: none. */
 static uint64_t stopped_map(const kv_scheduler *scheduler) {
     span value = metadata_db_value(scheduler->db, STOPPED_KEY);
     reader reader = reader_of(value.data, value.size);
@@ -393,7 +394,8 @@ static void send_shared(void *context, const char *address, shared_bytes *messag
     van_send_pieces(scheduler->van, address, &(shared_bytes_piece){shared_bytes_bytes(message), message}, 1);
 }
 
-/* The same error of a file may occur many times a second: the first is logged, then the current one now and then. */
+/* Logs errors of checkpoints: the first at once, later ones at intervals, since one error may occur many times per
+ * second. */
 static void on_trouble(void *context, const char *text) {
     kv_scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
@@ -446,7 +448,7 @@ static void begin_services(kv_scheduler *scheduler) {
                                                     .context = scheduler});
 }
 
-/* The folder's files have formats that this version reads. */
+/* Checks that this version reads the formats of the folder's files. */
 static mr_status check_formats(const kv_scheduler *scheduler) {
     table_catalog catalog = {0};
     dataset_spec spec = {0};
@@ -465,7 +467,7 @@ static mr_status check_formats(const kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
 }
 
-/* A folder keeps its options: the number of slots decides where keys lie. */
+/* Checks that the options equal those of the folder: the number of slots determines where keys are. */
 static mr_status check_folder(const kv_scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
     const kv_scheduler_options *options = &scheduler->options;
@@ -495,7 +497,7 @@ static mr_status begin(kv_scheduler *scheduler) {
     MR_TRY(van_open(&van_options, &host, scheduler, &scheduler->van));
     MR_TRY(open_metadata(scheduler));
     MR_TRY(check_folder(scheduler));
-    scheduler->folder = realpath(options->folder, NULL); /* whatever the working directory of the readers */
+    scheduler->folder = realpath(options->folder, NULL); /* independent of the readers' working directories */
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(options->folder);
     snprintf(scheduler->checkpoints_address, sizeof scheduler->checkpoints_address, "%s" CONTROL_CHECKPOINTS,
              van_address(scheduler->van));
@@ -504,7 +506,7 @@ static mr_status begin(kv_scheduler *scheduler) {
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
     begin_services(scheduler);
-    /* Former processes are heard before a number is assigned to another, or a process is declared gone. */
+    /* Former processes report before a number is assigned to another process, or a process is declared gone. */
     bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
     scheduler->watch_us = scheduler->settled_us;
@@ -529,7 +531,7 @@ void kv_scheduler_close(kv_scheduler *scheduler) {
     checkpoint_thread_close(scheduler->thread);
     free(scheduler->trouble);
     free(scheduler->folder);
-    if (scheduler->service != NULL) { /* it is begun */
+    if (scheduler->service != NULL) { /* the services were begun */
         metadata_local_destroy(scheduler->local);
         controller_destroy(scheduler->controller);
         control_server_destroy(scheduler->server);

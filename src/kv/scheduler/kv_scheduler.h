@@ -4,30 +4,31 @@
  *   controller ──► local ────────────┴──► metadata_db ──► folder/keeper      decisions
  *   others ── packets ──┬─► controller                                       processes, placement of slots
  *                       └─► checkpoint store ────► folder/manifest, folder/shard-*  checkpoints (checkpoint_thread.h)
- *   others ── SEAT, LOOK, SURVEY ──► the scheduler itself (control_wire.h)
+ *   others ── REGISTER, LOOK, SURVEY ──► the scheduler itself (control_wire.h)
  *   others ── HERE, COME, WHO, NOTE ──► the control server (control_server.h)   process states, barriers, app messages
  *
  * A scheduler locks its folder (folder/scheduler.lock). A folder of release 0.1.0 is taken over when the scheduler
  * starts (cluster/sqlite_import.h).
  *
- * Every decision is on disk before any process hears of it: a scheduler that dies and is started again with the same
- * folder and address goes on. Training continues meanwhile; only a process that dies then is not replaced before the
- * scheduler is back.
+ * Every decision is on disk before any process is informed: a scheduler that is restarted with the same folder and
+ * address continues. Training continues without a scheduler; a process that dies is replaced when the scheduler is
+ * back.
  *
- * Threads  that of its van's loop; the checkpoint store has one of its own, so that its disk blocks nothing else. */
+ * Threads  the one that runs the van's event loop; the checkpoint store has a separate one, so that its disk does not
+ *          block the scheduler. */
 #pragma once
 #include "kv/control/control_server.h"
 #include "kv/van.h"
 #include "ps/cluster_map.h"
 
 #define KV_SCHEDULER_SETTLE_US \
-    INT64_C(1500000) /* after a restart: time to hear the living processes before a number is assigned */
+    INT64_C(1500000) /* after a restart: time for live processes to report before a number is assigned */
 
 #define KV_SCHEDULER_TROUBLE_US INT64_C(30000000) /* interval of the log line that checkpoints fail */
 #define KV_SCHEDULER_WATCH_US   INT64_C(200000)   /* interval of the stall diagnosis (stall.h) */
 #define KV_SCHEDULER_PAUSE_US   INT64_C(10000000) /* longest quiesce of the ranks for an exact checkpoint */
 
-/* Thresholds of nonrandom load, and of an added read replica: it answers pulls, but each push waits for it. */
+/* Thresholds for moving slots, and for adding a read replica: it answers pulls, but each push waits for it. */
 #define KV_SCHEDULER_BALANCE_US INT64_C(5000000)
 #define KV_SCHEDULER_LEAST      100 /* requests per server and interval, on average (load_tracker.h) */
 #define KV_SCHEDULER_READS      0.75
@@ -35,27 +36,27 @@
 typedef struct kv_scheduler kv_scheduler;
 
 typedef struct kv_scheduler_options {
-    const char *listen; /* its address, the same at each start */
-    const char *folder; /* its state; created if missing */
+    const char *listen; /* address, the same at each start */
+    const char *folder; /* folder of its state; created if missing */
     bool beyond_this_machine;
     consistency consistency; /* default of tables */
-    bool mixed;              /* tables with rounds beside others: see cluster_map.h */
+    bool mixed;              /* tables with and without rounds (cluster_map.h) */
     uint32_t backup;         /* of rounds: see cluster_map_rounds */
-    int64_t deadline_us;     /* likewise; 0: none */
+    int64_t deadline_us;     /* likewise, of rounds; 0: none */
     uint8_t copies;
-    uint32_t rank_count, table_slots, server_count; /* training begins with so many servers */
-    int64_t checkpoint_us;                          /* interval; 0: never */
-    bool exact_checkpoints;                         /* outside BSP: ranks quiesce meanwhile (ps/checkpointer.h) */
+    uint32_t rank_count, table_slots, server_count; /* server_count: servers with which a generation begins */
+    int64_t checkpoint_us;                          /* interval of checkpoints; 0: none */
+    bool exact_checkpoints; /* outside BSP: ranks quiesce for a checkpoint (ps/checkpointer.h) */
     int64_t balance_us; /* interval at which slots may move to servers with less load (ps/load_tracker.h); 0: never */
     const env *env;     /* as of van_options; its disk is the folder */
 } kv_scheduler_options;
 
-/* MR_INVALID: an option is not possible, and the error names it. Else the statuses of van_open and metadata_db_open:
- * MR_CORRUPT: the folder's content is damaged. MR_BUSY: another scheduler has the folder. Those of sqlite_import: the
- * folder is of release 0.1.0 and cannot be taken over. */
+/* MR_INVALID: an option is invalid; the error names it. MR_CORRUPT: the folder's content is malformed. MR_BUSY: another
+ * scheduler has the folder. Other statuses as of van_open, metadata_db_open, and sqlite_import: the folder is of
+ * release 0.1.0 and cannot be converted. */
 MR_MUST mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **out);
-/* Announces an intended end of the whole deployment: the tables then continue from a checkpoint, and no loss is
- * reported. */
+/* Announces an intended end of the whole deployment: the tables continue from a checkpoint at the next start, and no
+ * loss is reported. */
 void kv_scheduler_stop(kv_scheduler *scheduler);
 void kv_scheduler_close(kv_scheduler *scheduler);
 

@@ -10,12 +10,12 @@
 
 struct kv_server {
     kv_process *process;
-    slot_server *server; /* NULL: no number yet */
+    slot_server *server; /* NULL: the process has no number yet */
     memory_budget budget;
-    engine_host host; /* of its tables */
+    engine_host host; /* host of the engines */
     remote_values_map_view map_view;
     drain drain;
-    bool deposed; /* another process has its number now */
+    bool deposed; /* another process has this number now */
 };
 
 static const shm_import *see(void *context, uint64_t process) {
@@ -92,7 +92,7 @@ static void tick_drain(kv_server *self, int64_t now_us) {
     if (drain_is_over(&self->drain, now_us)) van_stop(van);
 }
 
-/* The scheduler ends, too. */
+/* The link to the scheduler broke; a draining server ends, since the scheduler probably ends too. */
 static void alone(void *context) {
     kv_server *self = context;
     if (self->drain.leaving) van_stop(kv_process_van(self->process));
@@ -111,7 +111,7 @@ static void tick(void *context, int64_t now_us) {
     if (self->drain.leaving) tick_drain(self, now_us);
 }
 
-/* Messages to this process: their handlers are called in this thread. */
+/* Calls the handlers of received app messages in this thread. */
 static void flush(void *context) {
     app_rpc_call_handlers(control_client_notes(kv_process_control(((kv_server *)context)->process)));
 }
@@ -144,7 +144,7 @@ static void count_slot(const replica *replica, table_stats *stats) {
                                                   .left_out = looks[i].now.left_out});
 }
 
-/* Of the slots that it leads. */
+/* Adds the table sizes of the slots whose head this server is. */
 static uint64_t count(void *context, table_stats *stats) {
     kv_server *self = context;
     const cluster_map *map = slot_server_map(self->server);

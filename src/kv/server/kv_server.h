@@ -1,9 +1,9 @@
 /* kv_server.h — server process: its replicas of slots on a van (van.h).
  *
- * A server has no durable state: its slots are with the other replicas or in the last checkpoint. A restarted server
- * has another incarnation, and the holders of the slots fill it.
+ * A server has no durable state: its slots are in other replicas or in the last checkpoint. A restarted server has
+ * another incarnation, and gets its slots from other replicas.
  *
- * Threads     that of its van's loop. */
+ * Threads     the one that runs the van's event loop. */
 #pragma once
 #include "kv/control/kv_process.h"
 #include "kv/engine/engine.h"
@@ -11,16 +11,18 @@
 
 typedef struct kv_server kv_server;
 
-/* `options.role` is set here. `memory`: the server's memory limit in bytes, 0: a part of the machine's memory
- * (memory_budget.h). The statuses are those of kv_process_open. */
+/* Sets `options.role`. `memory`: limit of the server's memory in bytes; 0: a part of the machine's memory
+ * (memory_budget.h). Statuses as of kv_process_open. */
 MR_MUST mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
 
 void kv_server_own(kv_server *server,
-                   const engine_host *host); /* its optimizers; set before the loop runs, borrowed for its life */
-/* Starts a drain: the loop stops when other servers have its slots (drain.h). A second call stops the loop at once. */
+                   /* sets the user-defined optimizers before the loop runs; borrowed until kv_server_close */
+                   const engine_host *host);
+/* Starts a drain: the loop stops when other servers have the slots (drain.h). A second call stops the loop at once. */
 void kv_server_leave(kv_server *server);
 
 kv_process *kv_server_kv_process(const kv_server *server);
 van *kv_server_van(const kv_server *server);
-bool kv_server_is_deposed(const kv_server *server); /* another process has its number, and the loop was stopped */
+/* whether another process has the number, so that the loop was stopped */
+bool kv_server_is_deposed(const kv_server *server);

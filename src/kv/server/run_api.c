@@ -25,7 +25,7 @@ typedef struct signals {
     sigset_t before;
     event_loop *loop;
     event_loop_watch *watch;
-    kv_server *server; /* the server to drain; NULL: the loop stops */
+    kv_server *server; /* server that a signal drains; NULL: a signal stops the loop */
 } signals;
 
 static void on_signal(void *context) {
@@ -120,7 +120,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     return status;
 }
 
-/* The optimizers of this server, for creators of tables. */
+/* Answers whether this server has an optimizer, for creators of tables. */
 static void say_own(void *context, mr_ps_message *message) {
     const struct user_optimizer *optimizer = context;
     bool has = user_optimizer_has(optimizer, (const char *)message->body, message->size);

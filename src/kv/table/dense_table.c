@@ -17,11 +17,12 @@ struct dense_table {
     uint32_t items;
     size_t item; /* bytes of a stored item */
     uint64_t version;
-    uint8_t *arrays[ARRAYS_MAX]; /* values, the other values if versions are kept, state; in `memory` */
-    void *memory;                /* owned */
+    /* values, the second array of values if versions are kept, optimizer state; all inside `memory` */
+    uint8_t *arrays[ARRAYS_MAX];
+    void *memory; /* owned */
     size_t size;
-    bool shown;        /* the export owns it */
-    uint32_t words[2]; /* of the arrays of values; 0: not exported */
+    bool shown;        /* the memory is in the export */
+    uint32_t words[2]; /* words of the arrays of values; 0: not exported */
 };
 
 static mr_status check_shape(const dense_table_options *options, uint64_t *items) {
@@ -61,7 +62,7 @@ mr_status dense_table_cut(const dense_table_options *options, dense_table_plan *
 
 static uint32_t array_count(const dense_table_options *options) { return 1 + options->versions + options->states; }
 
-/* Small blocks are as fast in a message. Blocks without room in the export lie elsewhere. */
+/* Takes memory of the export. False for small blocks, which are as fast in a message, and if the export is full. */
 static bool take_shown(dense_table *table) {
     shm_export *export = table->options.export;
     if (export == NULL || table->size < SHOWN_LEAST || shm_export_take(export, table->size, &table->memory) != MR_OK)
@@ -70,7 +71,7 @@ static bool take_shown(dense_table *table) {
     return true;
 }
 
-/* Arrays begin on lines of the caches. */
+/* Allocates the arrays, each aligned to a cache line. */
 static mr_status take_arrays(dense_table *table) {
     size_t length = (table->items * table->item + HUGE_PAGES_LINE - 1) & -(size_t)HUGE_PAGES_LINE;
     table->size = length * array_count(&table->options) + HUGE_PAGES_LINE;
@@ -94,7 +95,7 @@ mr_status dense_table_create(const dense_table_options *options, uint32_t block,
     return MR_OK;
 }
 
-/* Readers find that the block has changed. */
+/* Returns exported memory; the changed words inform readers. */
 static void give_shown(dense_table *table) {
     shm_export *export = table->options.export;
     for (int k = 0; k < 2; k++) {
@@ -116,7 +117,7 @@ void dense_table_destroy(dense_table *table) {
 
 uint32_t dense_table_items(const dense_table *table) { return table->items; }
 
-/* With versions, an even one is in the first array. */
+/* Index of the array with the present version: with versions, even versions are in the first array. */
 static uint32_t present(const dense_table *table) { return table->options.versions ? table->version % 2 : 0; }
 
 void *dense_table_values(const dense_table *table) { return table->arrays[present(table)]; }
@@ -165,7 +166,7 @@ void dense_table_read(const dense_table *table, const void *values, uint32_t fir
     dtype_convert_values(table->options.dtype, (const uint8_t *)values + first * table->item, count, out);
 }
 
-/* ---- In pieces. Values come first, then the version before them, whichever of the two arrays they lie in. */
+/* ---- Chunks. Values come first, then the previous version, regardless of which of the two arrays has which. */
 
 static uint32_t array_at(uint64_t version, bool versions, uint32_t k) {
     return versions && k < 2 ? (uint32_t)((version + k) % 2) : k;

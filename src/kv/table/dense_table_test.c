@@ -1,4 +1,4 @@
-/* dense_table_test.c — arrays cut into blocks, versions, copies in pieces. */
+/* dense_table_test.c — arrays cut into blocks, versions, and copies made of pieces. */
 #include "kv/table/dense_table.h"
 
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static void wrong_options_are_refused(void **state) {
     wrong[2].shape[1] = 0;
     wrong[3].shape[0] = wrong[3].shape[1] = INT64_C(1) << 40;
     wrong[4].states = DENSE_TABLE_STATES_MAX + 1;
-    wrong[5].dtype = MR_I64; /* has no state, and does not begin with chance */
+    wrong[5].dtype = MR_I64; /* counters have no state and no random initial values */
     wrong[6].init.b = -1;
     wrong[7].block = DENSE_TABLE_BLOCK_MAX + 1;
     for (size_t i = 0; i < 8; i++) assert_int_equal(dense_table_cut(&wrong[i], &plan), MR_INVALID);
@@ -104,7 +104,7 @@ static void counters_are_wide(void **state) {
     dense_table_destroy(table);
 }
 
-/* Pieces are taken while it goes on; what came later is applied to what the copy has. */
+/* Pieces are packed while the table changes; later changes are applied to the copy. */
 static void copies_are_made_in_pieces(void **state) {
     dense_table_options options = array(1024);
     options.versions = true;

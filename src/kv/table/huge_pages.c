@@ -6,16 +6,16 @@
 
 #include "base/error.h"
 
-enum { LARGE = 256 << 10, MAPPED = 32 << 20, KEPT = 256 << 20 }; /* the most that glibc lets MAPPED be */
+enum { LARGE = 256 << 10, MAPPED = 32 << 20, KEPT = 256 << 20 }; /* MAPPED: glibc's maximum of M_MMAP_THRESHOLD */
 enum { MOST_OF_A_PAGE = HUGE_PAGES_HUGE_PAGE / 4 * 3 };
 
-/* The rest behind the last whole huge page gets one, too, if it fills most of it. */
+/* Size to be mapped. The rest behind the last full huge page gets a huge page too, if it fills most of it. */
 static size_t mapped(size_t size) {
     size_t rest = size % HUGE_PAGES_HUGE_PAGE;
     return rest < MOST_OF_A_PAGE ? size : size - rest + HUGE_PAGES_HUGE_PAGE;
 }
 
-/* Aligned to a huge page, if the memory contains one: more is mapped, and the excess is returned. */
+/* Maps memory that is aligned to a huge page if it contains one: more is mapped, and the excess is unmapped. */
 static void *map(size_t size) {
     size_t more = size < HUGE_PAGES_HUGE_PAGE ? 0 : HUGE_PAGES_HUGE_PAGE - HUGE_PAGES_PAGE;
     uint8_t *memory = mmap(NULL, size + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -27,12 +27,12 @@ static void *map(size_t size) {
     return memory + before;
 }
 
-#undef huge_pages_take /* the function behind the macro */
+#undef huge_pages_take /* the macro calls the function defined here */
 
 mr_status huge_pages_take(size_t size, void *out) {
     if (size < LARGE) return alloc_try_lines(size, (void **)out);
     void *memory;
-    MR_TRY(alloc_try(0, &memory)); /* so that tests can make this one fail, too */
+    MR_TRY(alloc_try(0, &memory)); /* lets tests make this allocation fail, too */
     free(memory);
     memory = map(mapped(size));
     if (memory == MAP_FAILED) return error_errno("out of memory for %zu bytes of a table", size);
@@ -42,7 +42,7 @@ mr_status huge_pages_take(size_t size, void *out) {
 }
 
 void huge_pages_keep_freed(void) {
-    (void)!mallopt(M_MMAP_THRESHOLD, MAPPED); /* smaller ones come from the heap, which stays: */
+    (void)!mallopt(M_MMAP_THRESHOLD, MAPPED); /* smaller allocations come from the heap, which is not trimmed: */
     (void)!mallopt(M_TRIM_THRESHOLD, KEPT);
 }
 

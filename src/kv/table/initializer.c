@@ -9,7 +9,7 @@
 #include "kv/table/dtype_convert.h"
 #include "ps/stable_hash.h"
 
-enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
+enum { ATTEMPTS = 256 }; /* attempts of a normal value; all of them fail with a probability of 2^-568 */
 
 static mr_status check_floats(const initializer *init) {
     if (!isfinite(init->a) || !isfinite(init->b))

@@ -1,7 +1,7 @@
 /* initializer.h — initial values of rows and arrays before the first push.
  *
- * A value is a function of the seed, the table, the key and its place in the row, and of nothing else: every replica
- * gives the same bits, before the row was made and after.
+ * A value is a function of the seed, the table, the key and its place in the row only: every replica gives the same
+ * bits, before and after the row was made.
  *
  *   zeros      0
  *   constant   a
@@ -25,19 +25,19 @@ typedef enum initializer_kind {
     INITIALIZER_NORMAL,
 } initializer_kind;
 
-typedef struct initializer { /* zeroed: zeros */
+typedef struct initializer { /* zero-initialized: zeros */
     initializer_kind kind;
     float a, b;
     uint64_t seed, table;
 } initializer;
 
-/* For a table of this dtype; counters (MR_I64) begin with zeros or with a whole number. MR_INVALID, and the error names
- * the field. */
+/* Checks an initializer for this dtype; counters (MR_I64) begin with zeros or a whole number. MR_INVALID; the error
+ * names the field. */
 MR_MUST mr_status initializer_check(const initializer *init, mr_dtype dtype);
 
-/* The `count` values from the place `first` of the row of `key`, as a table of this dtype stores them: as int64_t
- * (MR_I64) or as float. */
+/* Writes the `count` initial values from place `first` of the row of `key` as a table stores them: as int64_t (MR_I64)
+ * or float. */
 void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);
 
-/* The same values in this dtype, as pulls show them. */
+/* Same values in this dtype, as in the answer to a pull. */
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);

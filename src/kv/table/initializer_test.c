@@ -1,4 +1,4 @@
-/* initializer_test.c — values as they are before the first push. */
+/* initializer_test.c — initial values. */
 #include "kv/table/initializer.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static void they_are_distributed_as_they_say(void **state) {
     assert_true(fabs(mean - 1) < 0.06 && fabs(deviation - 2) < 0.06 && fabs(fourth - 3) < 0.2);
 }
 
-/* The same on every machine: stored rows were begun with them. */
+/* The bits are the same on every machine: stored rows were initialized with them. */
 static void the_bits_are_these(void **state) {
     float uniform[2], normal[2];
     initializer_fill(&(initializer){INITIALIZER_UNIFORM, -1, 1, 7, 3}, MR_F32, 42, 0, 2, uniform);

@@ -7,12 +7,13 @@
 
 enum {
     CAPACITY_FIRST = 4,
-    STEP = 2,                                                       /* buckets that move with each added entry */
-    DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(key_index_bucket) /* so many moved buckets are given back at once */
+    STEP = 2, /* buckets moved with each added entry */
+    /* number of moved buckets whose memory is returned at once */
+    DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(key_index_bucket)
 };
-#define COUNT_MAX (UINT64_C(1) << 40) /* so that no size overflows */
+#define COUNT_MAX (UINT64_C(1) << 40) /* prevents overflow of sizes */
 
-static uint64_t limit(uint64_t capacity) { return capacity * KEY_INDEX_PLACES / 10 * 6; } /* entries */
+static uint64_t limit(uint64_t capacity) { return capacity * KEY_INDEX_PLACES / 10 * 6; } /* maximum of entries */
 
 /* ---- Parts. */
 
@@ -41,7 +42,7 @@ static mr_status part_make(uint64_t capacity, bool ages, key_index_part *out) {
     return MR_OK;
 }
 
-/* ---- Places. */
+/* ---- Buckets. */
 
 static uint64_t low_bits(uint32_t count) { return (UINT64_C(1) << count) - 1; }
 
@@ -51,7 +52,7 @@ static void write_row(key_index_bucket *bucket, uint64_t at, uint32_t shift, uin
     MR_ASSERT(key_index_row_at(bucket, at, shift) == row);
 }
 
-/* The smallest hash whose product with the capacity is at least this. */
+/* Smallest hash whose product with the capacity is at least home · 2^64 + rest. */
 static uint64_t hash_from(const key_index_part *part, uint64_t home, uint64_t rest) {
     unsigned __int128 product = (unsigned __int128)home << 64 | rest;
     return (uint64_t)((product + part->capacity - 1) / part->capacity);
@@ -68,7 +69,7 @@ static bool has_room(const key_index_part *part, uint64_t hash) {
     return part->buckets[key_index_home(part, hash)].count < KEY_INDEX_PLACES;
 }
 
-/* Where there is room. */
+/* Puts the entry into its home bucket, which has room. */
 static void place(key_index_part *part, key_index_entry entry) {
     unsigned __int128 product = key_index_product(part, entry.hash);
     uint64_t home = (uint64_t)(product >> 64);
@@ -85,10 +86,10 @@ static mr_status put(key_index *index, key_index_part *part, key_index_entry ent
     return MR_OK;
 }
 
-typedef struct place_of { /* where a hash is */
+typedef struct place_of { /* location of a hash */
     key_index_part *part;
     uint64_t home;
-    uint64_t found; /* as key_index_match says it */
+    uint64_t found; /* as of key_index_match */
 } place_of;
 
 static place_of place_in(key_index_part *part, uint64_t hash) {
@@ -103,8 +104,8 @@ static key_index_part *part_of(key_index *index, uint64_t hash) {
     return key_index_part_of(index, hash) == &index->old ? &index->old : &index->now;
 }
 
-/* A full bucket has room now: the smallest of its hashes in the overflow index comes back. (Of a bucket of `now` in
- * which the frontier lies, those of `old` are behind.) */
+/* Moves an entry from the overflow index into a full bucket that has room now: the one with the smallest hash. (If the
+ * frontier lies in a bucket of `now`, entries of `old` come after those of `now`.) */
 static void refill(key_index *index, key_index_part *part, uint64_t home) {
     const overflow_index_entry *first = overflow_index_next(&index->index, hash_from(part, home, 0));
     if (first == NULL || key_index_home(part, first->hash) != home || part_of(index, first->hash) != part) return;
@@ -127,7 +128,7 @@ static void take(key_index *index, key_index_part *part, uint64_t hash) {
     if (last + 1 == KEY_INDEX_PLACES) refill(index, part, of.home);
 }
 
-/* ---- Growing. */
+/* ---- Growth. */
 
 mr_status key_index_init(key_index *index, bool ages) {
     *index = (struct key_index){.ages = ages};
@@ -150,7 +151,8 @@ static void drop_moved(key_index *index) {
     index->dropped = index->frontier;
 }
 
-/* Entries of the overflow index that have room in the new place of the bucket of `old` that has just moved. */
+/* Moves entries of the overflow index into `now`, as far as there is room, for the bucket of `old` that has just
+ * moved. */
 static void unspill(key_index *index, uint64_t home) {
     for (uint64_t from = hash_from(&index->old, home, 0);;) {
         const overflow_index_entry *next = overflow_index_next(&index->index, from);
@@ -165,7 +167,7 @@ static void unspill(key_index *index, uint64_t home) {
     }
 }
 
-/* The bucket at the frontier. MR_NOMEM: nothing has changed. */
+/* Moves the bucket at the frontier. MR_NOMEM: nothing has changed. */
 static mr_status move(key_index *index) {
     const key_index_part *old = &index->old;
     uint64_t home = index->frontier;
@@ -198,7 +200,8 @@ mr_status key_index_reserve(key_index *index, uint64_t more) {
                          (unsigned long long)more);
     uint64_t need = index->count + more;
     if (need <= limit(index->now.capacity)) return MR_OK;
-    if (index->old.buckets != NULL) MR_TRY(step(index, index->old.capacity)); /* so many at once: no use to wait */
+    /* so many entries are to be added that the rest is moved at once */
+    if (index->old.buckets != NULL) MR_TRY(step(index, index->old.capacity));
     uint64_t capacity = index->now.capacity + index->now.capacity / 3;
     if (limit(capacity) < need) capacity = need / 4 + CAPACITY_FIRST;
     key_index_part larger;
@@ -232,7 +235,7 @@ uint32_t key_index_look_further(const key_index *index, uint64_t hash) {
     return entry == NULL ? 0 : entry->row;
 }
 
-/* A single one, which waits for its bucket anyway: place by place. */
+/* Looks up one key place by place, since the lookup waits for the bucket anyway. */
 uint32_t key_index_find(const key_index *index, uint64_t hash) {
     const key_index_part *part = key_index_part_of(index, hash);
     key_index_wanted wanted = key_index_begin(part, hash);
@@ -281,9 +284,9 @@ void key_index_saw(key_index *index, uint64_t hash, uint32_t seen) {
         spilled(index, hash)->seen = seen;
 }
 
-/* ---- Walking. */
+/* ---- Enumeration. */
 
-/* The smallest hash of the bucket whose rest is at least this. */
+/* Entry of the bucket with the smallest rest that is at least `rest`. */
 static bool least_in(const key_index_part *part, uint64_t home, uint64_t rest, key_index_entry *out) {
     const key_index_bucket *bucket = &part->buckets[home];
     uint32_t best = KEY_INDEX_PLACES;
@@ -296,14 +299,14 @@ static bool least_in(const key_index_part *part, uint64_t home, uint64_t rest, k
     return true;
 }
 
-/* From the bucket `home` on, before the bucket `end`. */
+/* First entry in the buckets home … end - 1, with at least `rest` in the first one. */
 static bool next_in(const key_index_part *part, uint64_t home, uint64_t rest, uint64_t end, key_index_entry *out) {
     for (; home < end; home++, rest = 0)
         if (least_in(part, home, rest, out)) return true;
     return false;
 }
 
-/* The end of the used buckets of `now`. */
+/* End of the used buckets of `now`. */
 static uint64_t moved_until(const key_index *index) {
     if (index->old.buckets == NULL || index->frontier >= index->old.capacity) return index->now.capacity;
     return key_index_home(&index->now, hash_from(&index->old, index->frontier, 0)) + 1;

@@ -1,4 +1,4 @@
-/* key_index_test.c — against a plain list, in whatever order things happen, also when memory ends. */
+/* key_index_test.c — random operations compared with a plain list, also without memory. */
 #include "kv/table/key_index.h"
 
 #include <setjmp.h>
@@ -13,9 +13,9 @@
 
 enum { KEYS = 4000 };
 
-typedef struct plain { /* what should be there: by index; row 0: not there */
+typedef struct plain { /* expected content by index; row 0: absent */
     key_index_entry entries[KEYS];
-    uint32_t made; /* numbers of rows from 1 to this were given */
+    uint32_t made; /* row numbers 1 … made were given */
 } plain;
 
 static int by_hash(const void *a, const void *b) {
@@ -27,14 +27,14 @@ static void plain_init(plain *plain, rng *rng, bool crowded) {
     memset(plain, 0, sizeof *plain);
     for (size_t i = 0; i < KEYS; i++) {
         plain->entries[i].hash = rng_next(rng);
-        if (crowded && i % 3 != 0) plain->entries[i].hash |= UINT64_C(0xffff) << 48; /* in one bucket, the last */
+        if (crowded && i % 3 != 0) plain->entries[i].hash |= UINT64_C(0xffff) << 48; /* all in the last bucket */
     }
     plain->entries[0].hash = 0;
     plain->entries[1].hash = UINT64_MAX;
-    qsort(plain->entries, KEYS, sizeof *plain->entries, by_hash); /* so that walking is walking through indices */
+    qsort(plain->entries, KEYS, sizeof *plain->entries, by_hash); /* so that indices are in the order of the hashes */
 }
 
-/* The invariants of key_index.h, of one part; gives how many are in it. */
+/* Checks the invariants of key_index.h for one part; returns its number of entries. */
 static uint64_t check_part(const key_index *index, const key_index_part *part, uint64_t from) {
     uint64_t count = 0;
     for (uint64_t home = from; home < part->capacity; home++) {
@@ -76,7 +76,7 @@ static uint32_t number(plain *plain, rng *rng) {
     return rng_chance(rng, 0.5) ? 1 + plain->made / 2 : ++plain->made;
 }
 
-/* One random step; with `failing`, each allocation fails the first time. */
+/* One random operation; with `failing`, each allocation fails the first time. */
 static void change(key_index *index, plain *plain, rng *rng, double grows, bool failing) {
     key_index_entry *is = &plain->entries[rng_below(rng, KEYS)];
     if (is->row == 0 && rng_chance(rng, grows)) {
@@ -119,7 +119,7 @@ static void it_agrees_with_a_list(void **state) {
     }
 }
 
-/* Invariant 1: the same keys in another order, and a removal undone, are walked through alike; of whatever capacity. */
+/* Invariant 1: enumeration does not depend on the order of adds, on undone removals or on the capacity. */
 static void walks_depend_on_what_is_there_only(void **state) {
     enum { COUNT = 500 };
     rng rng;
@@ -146,7 +146,7 @@ static void walks_depend_on_what_is_there_only(void **state) {
     key_index_fini(&b);
 }
 
-/* No add moves more than a few buckets, and hardly anything is surplus. */
+/* No add moves more than a few buckets, and little memory is unused. */
 static void growth_is_spread_and_memory_bounded(void **state) {
     key_index index;
     rng rng;

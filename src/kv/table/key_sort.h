@@ -1,4 +1,4 @@
-/* key_sort.h — sorting of keys in ascending order. */
+/* key_sort.h — searches in sorted keys, and sorting of keys. */
 #pragma once
 #include <stdlib.h>
 
@@ -8,9 +8,9 @@ static inline void key_sort_keys(uint64_t *keys, size_t count) {
     if (count > 1) qsort(keys, count, sizeof *keys, binary_search_u64);
 }
 
-/* Of `count` items of `size` bytes that begin with their key and are sorted by it, the index of the first that is not
- * below the key, searched from the index `from` on; all before `from` are below. Near ones are found in few steps, so
- * that a walk through one list along another costs no more than the shorter of them. */
+/* Index of the first of `count` items that is not below the key. Each item has `size` bytes and begins with its key;
+ * items ascend. The search begins at index `from`; all items before it are below the key. Near items are found in few
+ * steps, so that walking one list along another costs at most the length of the shorter one. */
 static inline size_t key_sort_reach(const void *items, size_t count, size_t size, size_t from, uint64_t key) {
     size_t step = 1, low = from, high = from;
     while (high < count && binary_search_u64(&key, (const uint8_t *)items + high * size) > 0) {

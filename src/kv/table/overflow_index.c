@@ -10,11 +10,11 @@
 enum {
     CAPACITY_FIRST = 16,
     TAIL = 64, /* places behind the last home */
-    STEP = 8,  /* places that move with each added entry */
-    /* so many moved places are given back at once */
+    STEP = 8,  /* places moved with each added entry */
+    /* number of moved places whose memory is returned at once */
     DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(overflow_index_entry)
 };
-#define COUNT_MAX (UINT64_C(1) << 40) /* so that no size overflows */
+#define COUNT_MAX (UINT64_C(1) << 40) /* prevents overflow of sizes */
 
 static uint64_t limit(const overflow_index_part *part) { return part->capacity / 10 * 7; }
 
@@ -32,7 +32,7 @@ static void part_free(overflow_index_part *part) {
     *part = (overflow_index_part){0};
 }
 
-/* A longer tail; homes and places are unchanged. */
+/* Lengthens the tail; homes and places are unchanged. */
 static mr_status lengthen(overflow_index_part *part) {
     overflow_index_part longer;
     MR_TRY(part_make(part->capacity, part->length - part->capacity + TAIL, &longer));
@@ -42,7 +42,7 @@ static mr_status lengthen(overflow_index_part *part) {
     return MR_OK;
 }
 
-/* Where the hash is or would be. */
+/* Place of the hash, or the place where it would be inserted. */
 static uint64_t place_of(const overflow_index_part *part, uint64_t hash) {
     uint64_t at = overflow_index_home(part, hash);
     while (part->entries[at].row != 0 && part->entries[at].hash < hash) at++;
@@ -58,7 +58,7 @@ static mr_status put(overflow_index_part *part, overflow_index_entry entry) {
     return MR_OK;
 }
 
-/* Later entries move up, as far as they are out of their homes. */
+/* Removes an entry; later entries move up unless they are at their homes. */
 static void take(overflow_index_part *part, uint64_t hash) {
     uint64_t at = place_of(part, hash), end = at + 1;
     MR_ASSERT(part->entries[at].row != 0 && part->entries[at].hash == hash);
@@ -80,8 +80,8 @@ static void drop_moved(overflow_index *index) {
     index->dropped = index->frontier;
 }
 
-/* Moves the runs that begin within the next `places`. A new frontier is where nothing is out of its home: an entry
- * whose home is before it has its place before it, too. */
+/* Moves the runs that begin within the next `places`. At a new frontier no entry is behind its home: an entry whose
+ * home is before the frontier has its place before it, too. */
 static mr_status step(overflow_index *index, uint64_t places) {
     overflow_index_part *old = &index->old;
     uint64_t at = index->frontier, until = at + places;
@@ -110,7 +110,8 @@ mr_status overflow_index_reserve(overflow_index *index, uint64_t more) {
                          (unsigned long long)index->count, (unsigned long long)more);
     uint64_t need = index->count + more;
     if (need <= limit(&index->now)) return MR_OK;
-    if (index->old.entries != NULL) MR_TRY(step(index, index->old.length)); /* so many at once: no use to wait */
+    /* so many entries are to be added that the rest is moved at once */
+    if (index->old.entries != NULL) MR_TRY(step(index, index->old.length));
     uint64_t capacity = index->now.capacity + index->now.capacity / 3;
     if (capacity / 10 * 7 < need) capacity = need + need / 2 + CAPACITY_FIRST;
     overflow_index_part larger;
@@ -137,7 +138,8 @@ void overflow_index_remove(overflow_index *index, uint64_t hash) {
     index->count--;
 }
 
-/* From the place `at` on; behind the place `until` it ends at the first that is empty. */
+/* First entry from place `at` on with a hash of at least `from`; behind place `until` the search ends at the first
+ * empty place. */
 static overflow_index_entry *next_in(const overflow_index_part *part, uint64_t at, uint64_t until, uint64_t from) {
     for (; at < part->length; at++) {
         overflow_index_entry *entry = &part->entries[at];
@@ -147,12 +149,13 @@ static overflow_index_entry *next_in(const overflow_index_part *part, uint64_t a
     return NULL;
 }
 
-/* The place in `now` behind which no home of what has moved can be. */
+/* The place in `now` behind which no moved entry has its home. */
 static uint64_t moved_until(const overflow_index *index) {
     uint64_t frontier = index->frontier, capacity = index->old.capacity;
     if (index->old.entries == NULL || frontier >= capacity) return index->now.length;
     uint64_t first =
-        (uint64_t)((((unsigned __int128)frontier << 64) + capacity - 1) / capacity); /* hash of that home */
+        /* smallest hash of the frontier's home */
+        (uint64_t)((((unsigned __int128)frontier << 64) + capacity - 1) / capacity);
     return overflow_index_home(&index->now, first);
 }
 

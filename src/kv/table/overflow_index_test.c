@@ -1,4 +1,4 @@
-/* overflow_index_test.c — against a plain list, in whatever order things happen, also when memory ends. */
+/* overflow_index_test.c — random operations compared with a plain list, also without memory. */
 #include "kv/table/overflow_index.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-/* The invariants of overflow_index.h, of one part: `from` is the first home that counts. */
+/* Checks the invariants of overflow_index.h for one part; `from` is the first home that counts. */
 static uint64_t check_part(const overflow_index_part *part, uint64_t from, uint64_t *least, uint64_t until) {
     uint64_t count = 0;
     for (uint64_t i = 1; i <= OVERFLOW_INDEX_WINDOW && part->length > 0; i++)
@@ -37,7 +37,7 @@ static void check(const overflow_index *index) {
 
 enum { KEYS = 4000 };
 
-typedef struct plain { /* what should be there: hash and row by index; row 0: not there */
+typedef struct plain { /* expected content by index; row 0: absent */
     uint64_t hashes[KEYS];
     uint32_t rows[KEYS];
     size_t count;
@@ -51,11 +51,11 @@ static int by_hash(const void *a, const void *b) {
 static void plain_init(plain *plain, rng *rng, bool crowded) {
     for (size_t i = 0; i < KEYS; i++) {
         plain->hashes[i] = rng_next(rng);
-        if (crowded) plain->hashes[i] |= UINT64_C(0xffff) << 48; /* all at the end */
+        if (crowded) plain->hashes[i] |= UINT64_C(0xffff) << 48; /* all at the end of the array */
     }
     plain->hashes[0] = 0;
     plain->hashes[1] = UINT64_MAX;
-    qsort(plain->hashes, KEYS, sizeof(uint64_t), by_hash); /* so that walking is walking through indices */
+    qsort(plain->hashes, KEYS, sizeof(uint64_t), by_hash); /* so that indices are in the order of the hashes */
     memset(plain->rows, 0, sizeof plain->rows);
     plain->count = 0;
 }
@@ -74,7 +74,7 @@ static void agree(const overflow_index *index, const plain *plain) {
     check(index);
 }
 
-/* One random step; with `failing`, each allocation fails the first time. */
+/* One random operation; with `failing`, each allocation fails the first time. */
 static void change(overflow_index *index, plain *plain, rng *rng, double grows, bool failing) {
     size_t i = (size_t)rng_below(rng, KEYS);
     if (plain->rows[i] == 0 && rng_chance(rng, grows)) {
@@ -110,7 +110,7 @@ static void it_agrees_with_a_list(void **state) {
     }
 }
 
-/* Invariant 1: the same keys in another order, and a removal undone, give the same places. */
+/* Invariant 1: places do not depend on the order of adds or on undone removals. */
 static void places_depend_on_what_is_there_only(void **state) {
     rng rng;
     rng_init(&rng, 5);
@@ -132,7 +132,7 @@ static void places_depend_on_what_is_there_only(void **state) {
     overflow_index_fini(&b);
 }
 
-/* No add moves more than a run or two: growth is spread. (The longest run grows with the logarithm of the count.) */
+/* No add moves more than a run or two. (The longest run grows with the logarithm of the count.) */
 static void growth_is_spread_and_memory_bounded(void **state) {
     overflow_index index = {0};
     rng rng;

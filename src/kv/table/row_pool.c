@@ -1,4 +1,4 @@
-/* row_pool.c — see row_pool.h. Number 0 has an unused place, too: so a number is an index. */
+/* row_pool.c — see row_pool.h. Number 0 has an unused place, so that a number is an index. */
 #include "kv/table/row_pool.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static mr_status add_chunk(row_pool *pool) {
     return MR_OK;
 }
 
-/* Room for the number `made`. */
+/* Makes room for the row number `made`. */
 static mr_status make_room(row_pool *pool) {
     if (pool->made >= ROW_POOL_MAX) return error_set(MR_NOMEM, "a table has %u rows, which is the limit", ROW_POOL_MAX);
     if (pool->chunk_count > 1 || pool->first == chunk_rows(pool))

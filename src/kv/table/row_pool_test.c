@@ -1,4 +1,4 @@
-/* row_pool_test.c — rows keep what is in them while others come and go, and cost what they should. */
+/* row_pool_test.c — rows keep their content while others are taken and freed, and use the expected memory. */
 #include "kv/table/row_pool.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static uint32_t must_take(row_pool *pool) {
 
 static void row_pool_keep_their_contents(void **state) {
     enum { COUNT = 3000 };
-    for (size_t stride = 4; stride <= 8192; stride *= 8) { /* of the last, a chunk has 512 */
+    for (size_t stride = 4; stride <= 8192; stride *= 8) { /* a chunk has 512 rows of the last stride */
         row_pool pool;
         row_pool_init(&pool, stride);
         uint32_t numbers[COUNT];
@@ -33,7 +33,7 @@ static void row_pool_keep_their_contents(void **state) {
             numbers[i] = must_take(&pool);
             memset(row_pool_at(&pool, numbers[i]), (int)i, stride);
         }
-        assert_int_equal(pool.made, COUNT + 1); /* what was given back was taken again */
+        assert_int_equal(pool.made, COUNT + 1); /* freed rows were reused */
         for (uint32_t i = 0; i < COUNT; i++) {
             const uint8_t *row = row_pool_at(&pool, numbers[i]);
             assert_true(row[0] == (uint8_t)i && row[stride - 1] == (uint8_t)i);
@@ -52,7 +52,7 @@ static void whole_lines_are_aligned(void **state) {
 
 static void without_memory_all_is_as_it_was(void **state) {
     row_pool pool;
-    row_pool_init(&pool, 4096); /* a chunk has 1024 */
+    row_pool_init(&pool, 4096); /* a chunk has 1024 rows */
     for (uint32_t i = 0; i < 5000; i++) {
         uint32_t made = pool.made, number = 0;
         size_t bytes = row_pool_bytes(&pool);

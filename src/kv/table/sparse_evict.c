@@ -1,4 +1,4 @@
-/* sparse_evict.c — eviction of keys that were not touched for long. See sparse_table.h. */
+/* sparse_evict.c — eviction of keys by age. See sparse_table.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -41,8 +41,8 @@ size_t sparse_table_range(const sparse *table, uint64_t first, uint64_t last, ui
     return count;
 }
 
-/* ---- The oldest. Ages are counted by their upper halves, then those that share the upper half in which the limit
- * lies by their lower halves: that gives the limit, in two walks and without sorting. */
+/* ---- The oldest keys. A first walk counts ages by their upper halves, a second one the ages with the upper half of
+ * the limit by their lower halves: that gives the limit without sorting. */
 
 enum { HALF = 1 << 16 };
 
@@ -58,7 +58,7 @@ static void count_ages(const sparse *table, uint32_t now, bool lower, uint32_t u
     }
 }
 
-/* From the highest down: the half in which the last of *count lies. *count is then how many of it are wanted. */
+/* The half of the *count-th age, from the highest down. *count becomes the number of ages wanted with that half. */
 static uint32_t half_of_last(const uint64_t *counts, uint64_t *count) {
     uint32_t half = HALF - 1;
     for (; half > 0 && counts[half] < *count; half--) *count -= counts[half];

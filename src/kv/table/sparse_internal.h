@@ -7,25 +7,25 @@
 
 struct sparse {
     sparse_table_options options;
-    size_t value_bytes; /* as they lie here */
+    size_t value_bytes; /* bytes of the stored values of a row */
     key_index index;
     row_pool pool;
 };
 
-/* In the key index, a number above ROW_POOL_MAX is a key without a row: the count of its touches. */
+/* In the key index, a row number above ROW_POOL_MAX denotes a key without a row, and counts its touches. */
 #define SPARSE_CANDIDATE ROW_POOL_MAX
 
 _Static_assert(SPARSE_CANDIDATE == KEY_INDEX_MARKS, "the finder keeps what stands for a row");
 
 static inline bool sparse_is_row(uint32_t number) { return number != 0 && number < SPARSE_CANDIDATE; }
 
-/* The entry behind this hash. False: none. */
+/* The entry with the next larger hash. False: none. */
 static inline bool sparse_following(const sparse *table, uint64_t hash, key_index_entry *out) {
     return hash != UINT64_MAX && key_index_next(&table->index, hash + 1, out);
 }
 
-/* Not the hash by which keys are spread over slots (slot_placement.h): all keys of this table may share that one's
- * bits. */
+/* The hash differs from that which assigns keys to slots (slot_placement.h): all keys of this table may share bits of
+ * that one. */
 #define SPARSE_SALT UINT64_C(0x5bd1e9955bd1e995)
 static inline uint64_t sparse_hash(uint64_t key) { return stable_hash(key ^ SPARSE_SALT); }
 static inline uint64_t sparse_key(uint64_t hash) { return stable_unhash(hash) ^ SPARSE_SALT; }

@@ -1,4 +1,4 @@
-/* sparse_snapshot.c — sparse table as chunks of bytes. See sparse_table.h. */
+/* sparse_snapshot.c — encoding of a sparse table in pieces. See sparse_table.h. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -39,13 +39,13 @@ size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void 
         more = sparse_following(table, entry.hash, &entry);
     }
     MR_ASSERT(!more || head.count > 0);
-    if (more) head.last = entry.hash - 1; /* at least one was written, which is below it */
+    if (more) head.last = entry.hash - 1; /* at least one key was written, whose hash is lower */
     *cursor = (sparse_table_cursor){head.last + 1, !more};
     memcpy(out, &head, sizeof head);
     return (size_t)(at - (uint8_t *)out);
 }
 
-/* ---- Taking a piece. It is read twice: checked as a whole, then taken. */
+/* ---- Reading a piece. It is read twice: first checked completely, then stored. */
 
 typedef struct key {
     uint64_t hash;
@@ -81,7 +81,7 @@ static mr_status check_keys(const sparse *table, const head *head, reader reader
         if (reader.failed || key.hash < least || key.hash > head->last || key.touches >= table->options.admit ||
             (i > 0 && least == 0))
             return error_set(MR_CORRUPT, "malformed chunk of a sparse table: key %u", i);
-        least = key.hash + 1; /* 0: there is none behind it */
+        least = key.hash + 1; /* 0: the hash was the largest one */
         rows += key.row != NULL;
     }
     if (reader_left(&reader) > 0) return error_set(MR_CORRUPT, "%zu bytes follow a chunk", reader_left(&reader));
@@ -102,7 +102,7 @@ static mr_status take_key(sparse *table, const key *key) {
     return status;
 }
 
-/* Removes all present keys of the interval. */
+/* Removes all keys in the interval of the piece. */
 static void clear(sparse *table, const head *head) {
     for (key_index_entry e; key_index_next(&table->index, head->first, &e) && e.hash <= head->last;) {
         uint64_t key = sparse_key(e.hash);

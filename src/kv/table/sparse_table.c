@@ -13,8 +13,8 @@
 #include "kv/table/sparse_internal.h"
 
 enum {
-    FETCHED_MAX = 4, /* lines of a row */
-    SETTLE = 1       /* buckets that move with each touched key while the key index grows */
+    FETCHED_MAX = 4, /* prefetched cache lines of a row */
+    SETTLE = 1       /* buckets moved with each touched key while the key index grows */
 };
 
 mr_status sparse_table_check(const sparse_table_options *options) {
@@ -64,9 +64,9 @@ size_t sparse_table_value_bytes(const sparse *table) {
 }
 size_t sparse_table_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
 
-/* ---- Finding. A lookup waits for two lines at unpredictable addresses, that of the key index and that of the row. So
- * there are two walks over a batch of keys, each of which fetches its lines AHEAD of itself: as many are under way all
- * the time as a core can wait for. */
+/* ---- Lookup. A lookup waits for two cache lines at unpredictable addresses: of the key index and of the row. So a
+ * batch of keys is walked twice, and each walk prefetches AHEAD keys ahead, so that as many loads are in flight as a
+ * core supports. */
 
 enum { AHEAD = 32, GROUP = 16, RING = 64, LOT = 1024 };
 
@@ -79,17 +79,16 @@ static inline uint32_t find_key(const sparse *table, uint64_t key) {
     return number < SPARSE_CANDIDATE ? number : 0;
 }
 
-/* The fields of a key index in a copy, so that the compiler knows that writes do not change them. (So are rows,
- * below.) */
+/* Copy of a key index's fields, so that the compiler knows that stores do not change them. (Likewise the copies of row
+ * pools below.) */
 typedef struct search {
     key_index_part parts[2]; /* now, old */
     uint64_t frontier;       /* in `old` */
     key_index_wanted ring[RING];
-    uint8_t part[RING]; /* the part that a wanted one is in */
+    uint8_t part[RING]; /* part of each wanted hash */
 } search;
 
-/* The homes of the keys from `from` to `to`, which are then being fetched. `grows` is a constant where this is
- * inlined. */
+/* Prefetches the home buckets of the keys `from` … `to` - 1. `grows` is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void want(search *search, const uint64_t *keys, size_t from, size_t to,
                                                        bool grows) {
     for (size_t i = from, at = from % RING; i < to; i++, at++) {
@@ -101,8 +100,8 @@ static inline __attribute__((always_inline)) void want(search *search, const uin
     }
 }
 
-/* Keys that are not in their buckets come last: so nothing waits for them, and there is no branch that is taken now and
- * then. */
+/* Keys that are not in their buckets are looked up last: so no other key waits for them, and the loop has no
+ * unpredictable branch. */
 static inline __attribute__((always_inline)) void find_all(const key_index *index, const uint64_t *keys, size_t count,
                                                            bool grows, uint32_t *numbers) {
     search search;
@@ -136,7 +135,7 @@ SIMD_CLONES static void find_growing(const key_index *index, const uint64_t *key
     find_all(index, keys, count, true, numbers);
 }
 
-/* The numbers of the rows of a batch of keys; 0: none. A single key has nothing to prefetch. */
+/* Row numbers of a batch of keys; 0: none. A single key needs no prefetch. */
 static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
     const key_index *index = &table->index;
     if (count == 1)
@@ -149,7 +148,7 @@ static inline const void *row_of(const row_pool *pool, uint32_t number) {
     return number == 0 ? NULL : row_pool_at(pool, number);
 }
 
-/* To be used soon, and perhaps written: `lines` of it; the processor prefetches the rest by itself. */
+/* Prefetches the first `lines` of a row, perhaps for writing; the processor prefetches the rest by itself. */
 static inline void fetch_row(const void *row, size_t lines) {
     for (size_t i = 0; i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * HUGE_PAGES_LINE);
 }
@@ -157,14 +156,14 @@ static size_t lines_of(const sparse *table) {
     return least((table->value_bytes + HUGE_PAGES_LINE - 1) / HUGE_PAGES_LINE, FETCHED_MAX);
 }
 
-/* ---- Touching. While it goes on, rows[i] is the row's number shifted by one, with its lowest bit set if this touch
- * made it; 0: the key is only counted. Rows may move until all are made. */
+/* ---- Touching. Meanwhile rows[i] is the row's number shifted left by one, with the lowest bit set if this touch made
+ * the row; 0: the key is only counted. Rows may move until all are made. */
 
 static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)number << 1 | made); }
 static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
 static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 
-/* Records the present rows; returns how many are missing. */
+/* Records the existing rows; returns the number of missing ones. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
     uint32_t numbers[LOT];
     size_t missing = 0;
@@ -193,11 +192,11 @@ static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
     return MR_OK;
 }
 
-/* A key that had no row when it was looked up. */
+/* Touches a key that had no row when it was looked up. */
 static mr_status touch_new(sparse *table, uint64_t key, void **row) {
     uint64_t hash = sparse_hash(key);
     uint32_t before = key_index_find(&table->index, hash);
-    if (sparse_is_row(before)) { /* the key came twice */
+    if (sparse_is_row(before)) { /* the key is repeated in the batch */
         *row = note(before, false);
         return MR_OK;
     }
@@ -215,7 +214,7 @@ static mr_status touch_new(sparse *table, uint64_t key, void **row) {
     return MR_OK;
 }
 
-/* Undoes one touch_new. */
+/* Undoes a touch_new. */
 static void untouch(sparse *table, uint64_t key, const void *row) {
     uint64_t hash = sparse_hash(key);
     uint32_t touches = table->options.admit;
@@ -234,7 +233,7 @@ static mr_status touch_missing(sparse *table, const uint64_t *keys, size_t count
         if (rows[i] != NULL) continue;
         mr_status status = touch_new(table, keys[i], &rows[i]);
         if (status == MR_OK) continue;
-        while (i-- > 0) /* rows that were there before are neither made nor counted */
+        while (i-- > 0) /* rows that existed before are neither made nor counted */
             if (rows[i] == NULL || was_made(rows[i])) untouch(table, keys[i], rows[i]);
         return status;
     }
@@ -245,7 +244,8 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
     for (size_t i = 0; i < count; i++) key_index_saw(&table->index, sparse_hash(keys[i]), now);
 }
 
-/* The caller will write them; a batch of rows exceeds the nearest cache, so they are fetched into the next. */
+/* Replaces numbers by pointers and prefetches the rows for writing, into the second-level cache, since a batch exceeds
+ * the first. */
 static void show_rows(const row_pool *all, size_t count, void **rows) {
     const struct row_pool table = *all;
     for (size_t i = 0; i < count; i++) {
@@ -255,7 +255,7 @@ static void show_rows(const row_pool *all, size_t count, void **rows) {
     }
 }
 
-/* One present row. False: absent. */
+/* Touches one existing row. False: absent. */
 static bool touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
     uint32_t number = find_key(table, key);
     if (number == 0) return false;
@@ -288,7 +288,7 @@ static void read_absent(const sparse *table, uint64_t key, void *out) {
     initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
 }
 
-/* Rows of a size that the compiler knows are copied in a few instructions. */
+/* Rows of a size known to the compiler are copied in a few instructions. */
 #define READ_EACH(how)                                                                                              \
     for (size_t i = 0; i < count; i++, to += bytes) {                                                               \
         if (i + AHEAD < count && numbers[i + AHEAD] != 0) fetch_row(row_pool_at(&pool, numbers[i + AHEAD]), lines); \
@@ -326,7 +326,7 @@ void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t 
     }
 }
 
-/* A single row: nothing to prefetch. */
+/* Reads a single row, without prefetching. */
 static void read_one(const sparse *table, uint64_t key, void *out) {
     const void *row = row_of(&table->pool, find_key(table, key));
     mr_dtype dtype = table->options.dtype;

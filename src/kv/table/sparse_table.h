@@ -5,24 +5,24 @@
  *     sparse_table_read(table, keys, count, values);
  *                     // a pull: makes nothing; an absent row has its initial value
  *
- * A row has `dim` values and, beside them, `state` bytes for an optimizer (optim.h), which begin with zeros. Values are
- * kept as fp32, also where the table's dtype is fp16 or bf16 (narrowed when they are read), or as int64.
+ * A row has `dim` values and, beside them, `state` bytes for an optimizer (optim.h), initially zero. Values are stored
+ * as fp32, also where the table's dtype is fp16 or bf16 (narrowed when they are read), or as int64.
  *
- *   key index   hash → number of the row; with ages, when it was seen last             9 bytes a place, and 4 of age,
+ *   key index   hash → number of the row; with ages, its last touch             9 bytes a place, and 4 of age,
  *                                                                                       0.45 to 0.6 of them in use
  *   rows        number → values and state                                              payload only, in chunks
  *
  * So a row costs its payload and 15 to 21 bytes (with ages 22 to 30), and a lookup waits for one line of the key index
- * and the row's. Both grow a little at a time. Many keys are looked up at once: the lines of some are fetched while
- * those before them are read.
+ * and those of the row. Both grow incrementally. Keys are looked up in batches: the lines of some keys are fetched
+ * while earlier keys are read.
  *
- * Same operations, same bytes: keys are enumerated in the order of the hashes, which depends on the keys alone
- * (key_index.h), so that replicas of a table enumerate alike however they were made. Nothing here reads a clock: `now`
- * is a counter of the caller, rounds or entries of a log, modulo 2^32.
+ * Deterministic: keys are enumerated in the order of their hashes (key_index.h), so that replicas of a table enumerate
+ * in the same order, however they were made. No function reads a clock: `now` is a counter of the caller, such as
+ * rounds or log entries, modulo 2^32.
  *
- * Admission   with `admit` = n a key gets its row when it is touched the nth time; until then it is counted, in its
- *             place of the key index, and its pushes are lost.
- * Eviction    is up to the caller: sparse_table_aged and sparse_table_oldest name keys, sparse_table_erase removes
+ * Admission   with `admit` = n a key gets its row when it is touched the nth time; until then the key index counts its
+ *             touches, and its pushes have no effect.
+ * Eviction    is done by the caller: sparse_table_aged and sparse_table_oldest list keys, sparse_table_erase removes
  *             them. (The head of a chain decides and logs the keys; the other replicas erase the logged keys.)
  *
  * Errors      MR_NOMEM changes nothing. Ownership: the table owns all its memory. Threads: none. */
@@ -36,12 +36,12 @@ enum { SPARSE_TABLE_DIM_MAX = 1 << 16, SPARSE_TABLE_STATE_MAX = 1 << 20, SPARSE_
 
 typedef struct sparse_table_options {
     mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
-    uint32_t dim;   /* values of a row: 1 … SPARSE_TABLE_DIM_MAX */
-    uint32_t state; /* bytes beside them: a multiple of 4, at most SPARSE_TABLE_STATE_MAX */
+    uint32_t dim;   /* values per row: 1 … SPARSE_TABLE_DIM_MAX */
+    uint32_t state; /* bytes of optimizer state: a multiple of 4, at most SPARSE_TABLE_STATE_MAX */
     initializer init;
-    uint32_t admit;    /* touches that a key needs: 0 and 1, the first; at most SPARSE_TABLE_ADMIT_MAX */
-    uint32_t rows_max; /* 0: as many as fit into memory */
-    bool ages;         /* records when a key is touched: for eviction. Else all keys are seen at 0 */
+    uint32_t admit;    /* touches that a key needs for a row; 0 as 1; at most SPARSE_TABLE_ADMIT_MAX */
+    uint32_t rows_max; /* 0: limited by memory only */
+    bool ages;         /* records the last touch of each key, for eviction; else it is 0 */
 } sparse_table_options;
 
 typedef struct sparse sparse;
@@ -51,60 +51,61 @@ typedef struct sparse_table_look {
     size_t bytes;              /* taken from the system */
 } sparse_table_look;
 
-typedef struct sparse_table_cursor { /* zeroed: at the beginning */
-    uint64_t from;                   /* the next hash */
+typedef struct sparse_table_cursor { /* zero-initialized: at the beginning */
+    uint64_t from;                   /* next hash */
     bool done;
 } sparse_table_cursor;
 
-MR_MUST mr_status sparse_table_check(const sparse_table_options *options); /* MR_INVALID, and names the field */
+MR_MUST mr_status sparse_table_check(const sparse_table_options *options); /* MR_INVALID; the error names the field */
 MR_MUST mr_status sparse_table_create(const sparse_table_options *options, sparse **out);
 void sparse_table_destroy(sparse *table);
 sparse_table_look sparse_table_look_at(const sparse *table);
-size_t sparse_table_value_bytes(const sparse *table); /* of a row as sparse_table_read writes it */
-size_t sparse_table_row_bytes(const sparse *table);   /* of a stored row: values, then state */
+size_t sparse_table_value_bytes(const sparse *table); /* bytes of a row as sparse_table_read writes it */
+size_t sparse_table_row_bytes(const sparse *table);   /* bytes of a stored row: values, then state */
 
-/* The rows of these keys, made where they are missing; NULL where a key is not admitted yet. Each is valid until the
- * next touch or unpack. A key that comes several times is touched several times. absent[i], unless NULL: the key had
- * no row before. MR_NOMEM: nothing was touched. */
+/* Rows of these keys; missing ones are made, or NULL if a key is not admitted yet. A row is valid until the next touch
+ * or unpack. A repeated key is touched repeatedly. absent[i], unless NULL: the key had no row before. MR_NOMEM: no key
+ * was touched. */
 MR_MUST mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
                                      bool *absent);
 
-/* The values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
+/* Reads the values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
 void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
 
-/* The same for keys that will be asked for again: `numbers` gets the numbers of their rows, 0 for none. They are valid
- * as long as sparse_table_changes returns the same, and save the lookup. */
+/* Same, for keys that will be read again: `numbers` gets their row numbers, 0 for none. They are valid as long as
+ * sparse_table_changes is unchanged, and save the lookup. */
 void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out);
 void sparse_table_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers,
                              void *out);
-uint64_t sparse_table_changes(const sparse *table); /* how often a key has got a row, or lost it */
+uint64_t sparse_table_changes(const sparse *table); /* number of times that a key got or lost a row */
 
-const void *sparse_table_find(const sparse *table, uint64_t key); /* its stored row; NULL: none */
-/* the same for many */
+const void *sparse_table_find(const sparse *table, uint64_t key); /* stored row of the key; NULL: none */
+/* Same for many keys. */
 void sparse_table_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows);
 
-/* How many keys from first to last have a row; as many of them as there is room for, in the order of their hashes.
+/* Counts the keys from first to last that have a row, and lists up to `room` of them in the order of their hashes.
  * Scans the whole table. */
 size_t sparse_table_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room);
 
 /* ---- Eviction. Candidates are aged and erased like rows. */
 
-/* Keys that were last seen more than `age` before `now`, in the order of their hashes, from the cursor up to the hash
- * `last`, at most `room` of them. Returns their number. */
+/* Lists keys whose last touch was more than `age` before `now`, in the order of their hashes, from the cursor up to
+ * hash `last`, at most `room` of them. Returns their number. */
 size_t sparse_table_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_table_cursor *cursor,
                          uint64_t *keys, size_t room);
 
-/* The `count` keys that were seen longest before `now` (all, if there are fewer), of equal age those with the smaller
- * hashes; listed in the order of their hashes. Returns their number. MR_NOMEM. */
+/* Lists the `count` keys with the oldest last touch (or all), of equal age those with the smaller hashes, in the order
+ * of their hashes. Sets their number. MR_NOMEM. */
 MR_MUST mr_status sparse_table_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out);
 
-size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count); /* returns how many were there */
+/* returns the number of keys that were present */
+size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count);
 
-/* ---- In pieces: for replicas and checkpoints.
+/* ---- Pieces, for replicas and checkpoints.
  *
  * A piece has all keys of an interval of hashes, rows and candidates, with their state and age. Pieces follow each
- * other and cover all hashes, so for any key it is known whether it was in a piece under way: a replica applies to the
- * keys of a piece only pushes that came after the piece was packed. A table may change between two pieces.
+ * other and cover all hashes, so for any key it is known whether a packed piece contains it: a replica applies to the
+ * keys of a piece only pushes later than its packing. A table may change between two pieces.
  *
  *   bytes    piece
  *   -------  ------------------------------------------------------------------------------
@@ -116,10 +117,10 @@ size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count); /*
 #define SPARSE_TABLE_MAGIC UINT32_C(0x3152534d)
 enum { SPARSE_TABLE_PIECE_HEAD = 32, SPARSE_TABLE_PIECE_KEY = 16 };
 
-/* Writes the next piece, in at most `room` bytes, which is enough for the head and for the next key, if there is one;
- * returns its size. Not when done. */
+/* Writes the next piece in at most `room` bytes, which are enough for the head and the next key; returns its size. Not
+ * called when the cursor is done. */
 size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void *out, size_t room);
 
-/* Takes a piece of a table with the same options; the table has no key of its interval. MR_CORRUPT: not a piece;
- * MR_INVALID: of another table; MR_EXISTS: a key is present already; MR_NOMEM. Nothing has changed then. */
+/* Reads a piece of a table with the same options; the table has no key in its interval. MR_CORRUPT: malformed;
+ * MR_INVALID: of another table; MR_EXISTS: a key is present already; MR_NOMEM. On an error nothing has changed. */
 MR_MUST mr_status sparse_table_unpack(sparse *table, span piece);

@@ -1,4 +1,4 @@
-/* sparse_table_test.c — rows by key: made, read, aged, erased, copied in pieces, and what they cost. */
+/* sparse_table_test.c — rows by key: making, reading, ages, erasing, copying in pieces, and memory use. */
 #include "kv/table/sparse_table.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ static void one_alone_is_touched_as_many_are(void **state) {
     sparse_table_destroy(table);
 }
 
-/* Numbers are those of the rows until one comes or goes, wherever the rows lie meanwhile. */
+/* Row numbers are valid until a key gets or loses a row, even if the rows move. */
 static void rows_are_read_by_their_numbers(void **state) {
     enum { COUNT = 300, DIM = 5 };
     sparse *table = make(embedding(DIM, 4));
@@ -93,17 +93,17 @@ static void rows_are_read_by_their_numbers(void **state) {
     sparse_table_read_noting(table, keys, COUNT, numbers, found);
     for (size_t i = 0; i < COUNT; i++) assert_true((numbers[i] != 0) == (i % 2 == 0));
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK); /* all are there already */
+        assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK); /* all rows exist already */
         for (size_t i = 0; i < COUNT / 2; i++) ((float *)rows[i])[1] += 1;
         assert_int_equal(sparse_table_changes(table), changes);
         sparse_table_read(table, keys, COUNT, found);
-        for (size_t count = 0; count <= COUNT; count += 50) { /* as many as are fetched ahead, fewer, more */
+        for (size_t count = 0; count <= COUNT; count += 50) { /* as many keys as are prefetched, fewer, and more */
             memset(noted, 0, sizeof noted);
             sparse_table_read_noted(table, keys, count, numbers, noted);
             assert_memory_equal(noted, found, count * sizeof *noted);
         }
     }
-    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows, NULL), MR_OK); /* one is new */
+    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows, NULL), MR_OK); /* one row is new */
     assert_true(sparse_table_changes(table) > changes);
     changes = sparse_table_changes(table);
     assert_int_equal(sparse_table_erase(table, keys, 1), 1);
@@ -111,8 +111,8 @@ static void rows_are_read_by_their_numbers(void **state) {
     sparse_table_destroy(table);
 }
 
-/* However many keys are looked for at once, each is found as it would be alone; some are absent, some come twice. */
-/* Those that have moved and those that have not, those that are not in their buckets, and candidates; in lots. */
+/* A batch of any size finds each key as a single lookup does; some are absent, some are repeated. */
+/* Keys in moved and unmoved buckets, keys in the overflow index, and candidates; in batches. */
 static void keys_are_found_while_it_grows(void **state) {
     enum { MOST = 6000, BATCH = 100 };
     static uint64_t keys[MOST];
@@ -161,7 +161,7 @@ static void many_keys_are_found_as_one_is(void **state) {
             assert_memory_equal(values[i], one, sizeof one);
         }
     }
-    for (size_t count = 0; count <= MOST; count++) { /* the last one is new, unless it is even or comes again */
+    for (size_t count = 0; count <= MOST; count++) { /* the last key is new, unless it is even or repeated */
         bool absent[MOST];
         uint64_t last = count == 0 ? 0 : keys[count - 1];
         bool is_new = count != 0 && sparse_table_find(table, last) == NULL;
@@ -184,7 +184,7 @@ static void halves_are_read_from_a_whole_master(void **state) {
         uint16_t out[6];
         void *row;
         touch_one(table, 5, 0, &row);
-        ((float *)row)[1] = 1 + 0x1p-20f; /* kept, though neither half has room for it */
+        ((float *)row)[1] = 1 + 0x1p-20f; /* exact in fp32, but in neither half precision type */
         sparse_table_read(table, keys, 2, out);
         for (size_t i = 0; i < 3; i++) {
             float value = ((float *)row)[i];
@@ -227,7 +227,7 @@ static void wrong_options_are_refused(void **state) {
     wrong[3].state = 6;
     wrong[4].admit = SPARSE_TABLE_ADMIT_MAX + 1;
     wrong[5].init.kind = (initializer_kind)7;
-    wrong[6].dtype = MR_I64; /* counters do not begin with chance */
+    wrong[6].dtype = MR_I64; /* counters have no random initial values */
     for (size_t i = 0; i < 7; i++) {
         sparse *table = NULL;
         assert_int_equal(sparse_table_create(&wrong[i], &table), MR_INVALID);
@@ -269,7 +269,7 @@ static void a_table_has_no_more_rows_than_it_may(void **state) {
     sparse_table_destroy(table);
 }
 
-/* ---- Age. */
+/* ---- Ages. */
 
 static void the_aged_and_the_oldest_are_named(void **state) {
     enum { COUNT = 1000 };
@@ -279,7 +279,7 @@ static void the_aged_and_the_oldest_are_named(void **state) {
     void *row;
     for (uint64_t key = 0; key < COUNT; key++) touch_one(table, key, UINT32_MAX - 499 + (uint32_t)key, &row);
     uint64_t keys[COUNT], again[COUNT];
-    uint32_t now = 500; /* the clock went through 0; key k was seen 999 − k ago */
+    uint32_t now = 500; /* the clock has wrapped around; key k was touched 999 − k ago */
     sparse_table_cursor cursor = {0};
     size_t count = 0;
     while (!cursor.done) count += sparse_table_aged(table, now - 1, 899, UINT64_MAX, &cursor, keys + count, 7);
@@ -302,7 +302,7 @@ static void the_aged_and_the_oldest_are_named(void **state) {
 
 static void equal_ages_are_told_apart_by_their_hashes(void **state) {
     sparse_table_options options = embedding(1, 0);
-    sparse *table = make(options); /* it notes no ages: all are equal */
+    sparse *table = make(options); /* without ages all keys are equally old */
     void *row;
     for (uint64_t key = 0; key < 100; key++) touch_one(table, key, (uint32_t)key, &row);
     uint64_t ten[10], all[100];
@@ -324,7 +324,7 @@ static void equal_ages_are_told_apart_by_their_hashes(void **state) {
     sparse_table_destroy(table);
 }
 
-/* ---- In pieces. */
+/* ---- Pieces. */
 
 typedef struct image {
     uint8_t *bytes;
@@ -355,7 +355,7 @@ static mr_status unpack_all(sparse *table, const image *image) {
     return MR_OK;
 }
 
-/* A table with rows, candidates and ages, made in an order that the seed decides. */
+/* A table with rows, candidates and ages, made in an order derived from the seed. */
 static sparse *grown(uint64_t seed) {
     sparse_table_options options = embedding(5, 12);
     options.admit = 2;
@@ -395,7 +395,7 @@ static void copies_have_the_same_bytes_however_they_were_made(void **state) {
     assert_true(sparse_table_look_at(copy).rows == sparse_table_look_at(one).rows &&
                 sparse_table_look_at(copy).candidates > 0);
     void *row;
-    touch_one(one, 1, 9, &row); /* they go on alike */
+    touch_one(one, 1, 9, &row); /* both continue in the same way */
     touch_one(copy, 1, 9, &row);
     image d = pack_all(one, 5000), e = pack_all(copy, 5000);
     assert_true(d.size == e.size && d.piece_count < a.piece_count);
@@ -407,7 +407,7 @@ static void copies_have_the_same_bytes_however_they_were_made(void **state) {
     sparse_table_destroy(copy);
 }
 
-/* While pieces are on their way the table changes: what comes after a key's piece is for the copy to apply. */
+/* The table changes between pieces; the copy applies changes made after a key's piece. */
 static void a_table_may_change_between_pieces(void **state) {
     sparse *table = make(embedding(1, 0)), *copy = make(embedding(1, 0));
     uint8_t piece[400];
@@ -423,7 +423,7 @@ static void a_table_may_change_between_pieces(void **state) {
         }
         touch_one(table, key, 0, &row);
         ((float *)row)[0] = ((float *)row)[0] * 0.5f + (float)i;
-        if (!cursor.done && sparse_hash(key) >= cursor.from) continue; /* it is not in a piece yet */
+        if (!cursor.done && sparse_hash(key) >= cursor.from) continue; /* not in a packed piece yet */
         touch_one(copy, key, 0, &copied);
         ((float *)copied)[0] = ((float *)copied)[0] * 0.5f + (float)i;
     }
@@ -449,11 +449,11 @@ static void damaged_pieces_are_refused(void **state) {
     for (size_t cut = 0; cut < size; cut += 37)
         assert_int_equal(sparse_table_unpack(copy, span_of(piece, cut)), MR_CORRUPT);
     for (size_t at = 0; at < 48; at++) {   /* the head and the first key: hash, seen, count */
-        if (at >= 40 && at < 44) continue; /* any age will do */
+        if (at >= 40 && at < 44) continue; /* any age is valid */
         piece[at] ^= 0x81;
         mr_status status = sparse_table_unpack(copy, span_of(piece, size));
-        if (at >= 16 && at < 32)
-            assert_true(status == MR_CORRUPT || sparse_table_look_at(copy).rows > 0); /* a wider interval is one, too */
+        if (at >= 16 && at < 32) /* a wider interval is valid, too */
+            assert_true(status == MR_CORRUPT || sparse_table_look_at(copy).rows > 0);
         else if (at < 32 || at >= 44)
             assert_true(status == MR_CORRUPT || status == MR_INVALID);
         piece[at] ^= 0x81;
@@ -476,7 +476,7 @@ static void damaged_pieces_are_refused(void **state) {
 
 /* ---- Memory. */
 
-/* Every allocation of a touch and of an unpack fails in turn; nothing has happened then. */
+/* Every allocation of a touch and of an unpack fails in turn; a failed call changes nothing. */
 static void without_memory_nothing_is_half_done(void **state) {
     enum { COUNT = 40 };
     for (uint32_t admit = 1; admit <= 2; admit++) {
@@ -486,7 +486,7 @@ static void without_memory_nothing_is_half_done(void **state) {
         uint64_t keys[COUNT];
         void *rows[COUNT];
         for (uint64_t round = 0; round < 60; round++) {
-            for (uint64_t i = 0; i < COUNT; i++) keys[i] = round * 25 + i; /* some are there, some are not */
+            for (uint64_t i = 0; i < COUNT; i++) keys[i] = round * 25 + i; /* some exist, some do not */
             keys[3] = keys[30];
             image before = pack_all(table, 100000);
             size_t nth = 0;
@@ -515,7 +515,7 @@ static void without_memory_nothing_is_half_done(void **state) {
     }
 }
 
-/* Payload and less than 10 bytes, over a load of at least 0.45; while it grows, the places that are moving, too. */
+/* Payload and less than 10 bytes, at a load of at least 0.45; during growth also the places that are being moved. */
 static void a_row_costs_what_it_should(void **state) {
     enum { DIM = 16, BATCH = 1000, LAST = 300 };
     sparse *table = make(embedding(DIM, 0));
@@ -530,7 +530,7 @@ static void a_row_costs_what_it_should(void **state) {
         if (batch > 100 && over > worst) worst = over;
         if (batch > 100 && over < best) best = over;
     }
-    assert_true(worst < 10 / 0.45 + 10 / 0.59); /* both arrays, while it grows */
+    assert_true(worst < 10 / 0.45 + 10 / 0.59); /* both arrays during growth */
     assert_true(best < 10 / 0.58);
     sparse_table_look look = sparse_table_look_at(table);
     assert_int_equal(look.rows, BATCH * LAST);

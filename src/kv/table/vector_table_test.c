@@ -1,4 +1,4 @@
-/* vector_table_test.c — vectors grow to the longest, shrink when they are set, and are listed by key. */
+/* vector_table_test.c — vectors grow to the longest request, shrink with `exact`, and are listed by key. */
 #include "kv/table/vector_table.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void the_longest_decides(void **state) {
     (void)reach(&table, 7, 1, true);
     (void)vector_table_find(&table, 7, &length);
     assert_int_equal(length, 1);
-    assert_true(reach(&table, 7, 4, false)[3] == 0); /* what was cut off is gone */
+    assert_true(reach(&table, 7, 4, false)[3] == 0); /* values beyond the shorter length were dropped */
     vector_table_erase(&table, 7);
     vector_table_erase(&table, 7);
     assert_int_equal(vector_table_count(&table), 0);

@@ -20,11 +20,11 @@
 
 #define BALANCER_TOLERANCE 0.2
 #define BALANCER_GAIN      0.01
-#define BALANCER_SMOOTHING 0.3 /* of the new interval in the average */
+#define BALANCER_SMOOTHING 0.3 /* weight of the new interval in the average */
 
 typedef struct balancer_slot {
     uint32_t slot;
-    uint32_t server; /* index of its head below */
+    uint32_t server; /* index of the head's server in the array of servers */
     double load;     /* not negative */
     bool movable;
 } balancer_slot;
@@ -43,10 +43,10 @@ static inline double balancer_smooth(double before, double measured) {
     return before + BALANCER_SMOOTHING * (measured - before);
 }
 
-/* Changes `server` of the slots that move. Returns the number of moves. */
+/* Chooses the moves, and updates `server` of the slots that move. Returns the number of moves. */
 size_t balancer_decide(balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
                        balancer_move *moves, size_t most);
 
-/* The slots that are too hot for any server, hottest first; returns how many. */
+/* The slots that are too hot for any server, hottest first. Returns their number. */
 size_t balancer_hot(const balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
                     uint32_t *hot, size_t most);

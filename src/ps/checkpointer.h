@@ -51,7 +51,8 @@
 #include "ps/quiesce.h"
 
 #define CHECKPOINTER_PATIENCE_US INT64_C(1500000)
-#define CHECKPOINTER_PRESS_US    INT64_C(1000000) /* or half of the pause: then all end the same step (quiesce.h) */
+#define CHECKPOINTER_PRESS_US \
+    INT64_C(1000000) /* bound, besides half of the pause, after which all ranks end the same step (quiesce.h) */
 enum { CHECKPOINTER_SIGNS = 10 };
 enum { CHECKPOINTER_REST_MAX = 4 }; /* doublings of the time between two attempts */
 
@@ -62,31 +63,31 @@ typedef enum checkpointer_phase {
     CHECKPOINTER_SAVING
 } checkpointer_phase;
 
-typedef struct checkpointer { /* zero-initialized it is ready; checkpointer_fini */
-    bool exact;               /* outside BSP */
-    int64_t pause_us;         /* of exact ones: ranks stand still no longer than that */
-    bool heard;               /* from the checkpoint store */
-    uint64_t newest;          /* complete checkpoint that is known */
-    uint64_t wanted;          /* 0: none is wanted */
+typedef struct checkpointer { /* ready when zero-initialized; ends with checkpointer_fini */
+    bool exact;               /* checkpoints outside BSP are exact */
+    int64_t pause_us;         /* longest pause of the ranks for an exact checkpoint */
+    bool heard;               /* the checkpoint store has reported */
+    uint64_t newest;          /* newest known complete checkpoint */
+    uint64_t wanted;          /* number of the wanted checkpoint; 0: none */
     bool begun;               /* the patience counts */
     bool made;                /* a checkpoint ordered by this process was complete */
-    uint32_t round_state;     /* its slot in the cluster map when it was last asked; */
-    uint64_t cut;             /* and the last version that it has cut */
+    uint32_t round_state;     /* slot of the round state when it was asked last */
+    uint64_t cut;             /* last version that the round state has cut */
     int64_t until_us;
-    uint32_t signs;         /* of the checkpoint store, since then */
-    uint64_t making, saved; /* the last report of the store: the checkpoint that it saves, and how many of its slots */
+    uint32_t signs;         /* reports of the checkpoint store since the patience began */
+    uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */
     bool sealed;
-    uint64_t number, origin; /* of the seal, and the answer */
-    /* the highest number at which the checkpoint store was ever sealed, by its own reports */
+    uint64_t number, origin; /* number of the seal; origin: newest checkpoint, from the store's answer */
+    /* highest number at which the checkpoint store was ever sealed, from its reports */
     uint64_t known;
 
-    checkpointer_phase phase; /* of an exact one; RESTING until until_us */
+    checkpointer_phase phase; /* phase of an exact checkpoint; RESTING until until_us */
     quiesce quiesce;
-    int64_t since_us, press_us;     /* of the pause */
-    int64_t free_us;                /* ranks train until then at least: as long as they stood still before */
-    uint64_t pauses;                /* the highest number of a pause that any process has heard of */
-    uint32_t failures;              /* in a row */
-    uint32_t slot_count, cut_count; /* heads that have cut: */
+    int64_t since_us, press_us;     /* begin of the pause; time from which ranks are pressed to end the same step */
+    int64_t free_us;                /* ranks train at least until then: as long as the last pause took */
+    uint64_t pauses;                /* highest pause number known to any process */
+    uint32_t failures;              /* failed attempts in a row */
+    uint32_t slot_count, cut_count; /* cut_count: slots whose heads have cut */
     bool *has_cut;                  /* by slot, owned */
 } checkpointer;
 
@@ -97,14 +98,16 @@ void checkpointer_restart(checkpointer *checkpointer); /* another generation beg
 /* Repeats the orders for the wanted checkpoint. */
 void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us);
-/* True: the wanted checkpoint is complete, and `newest`. */
+/* True: the wanted checkpoint is complete; `newest` has its number. */
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message);
-/* Of an exact one: its phase can end, so checkpointer_order should be called now rather than with the next tick. */
+/* True: the phase of an exact checkpoint can end, so the caller calls checkpointer_order now and not with the next
+ * tick. */
 bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_workers workers);
 
-/* No checkpoint above *number has been cut by any slot. False: that is not known. Heads may still hold cuts that an
- * earlier process ordered, and report them when the next is ordered: so nothing is known before that is complete. */
+/* No slot has cut a checkpoint above *number. False: the bound is unknown. Heads may hold cuts that an earlier
+ * controller ordered, and report them when the next is ordered; so the bound is unknown until a checkpoint of this
+ * controller is complete. */
 bool checkpointer_bound(const checkpointer *checkpointer, uint64_t *number);
 
-/* Asks the checkpoint store; true: it has answered for this number. */
+/* Asks the checkpoint store for a seal. True: the store has answered for this number. */
 bool checkpointer_seal(checkpointer *checkpointer, batcher *batcher, const char *checkpoints, uint64_t number);

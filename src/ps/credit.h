@@ -36,6 +36,6 @@ void credit_return(credit *credit, credit_account account, uint32_t rank, size_t
 bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* a message of this rank */
 bool credit_follows(const credit *credit, size_t bytes);               /* an entry from the predecessor */
 
-/* The grants in answers: the bytes that a rank may have under way; the bytes that may still come down a chain. */
+/* Grants in answers: bytes that a rank may have in flight; bytes that a predecessor may still send along a chain. */
 uint64_t credit_grant(const credit *credit);
 uint64_t credit_room(const credit *credit);

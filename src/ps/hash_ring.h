@@ -21,14 +21,14 @@ enum { HASH_RING_POINTS = 512, HASH_RING_WEIGHT_MAX = 64, HASH_RING_SERVERS_MAX 
 
 typedef struct hash_ring_server {
     uint64_t id;
-    uint32_t weight; /* 1 … HASH_RING_WEIGHT_MAX; twice the weight, twice the slots */
+    uint32_t weight; /* 1 … HASH_RING_WEIGHT_MAX; a server with twice the weight gets twice the slots */
 } hash_ring_server;
 
 typedef struct hash_ring hash_ring;
 
-/* MR_INVALID: an id twice, or no such weight; MR_TOO_LARGE: too many servers. */
+/* MR_INVALID: a duplicate id, or a weight out of range; MR_TOO_LARGE: too many servers. */
 MR_MUST mr_status hash_ring_create(const hash_ring_server *servers, size_t count, hash_ring **out);
 void hash_ring_destroy(hash_ring *ring); /* NULL: no-op */
 
-/* The first `most` distinct servers for a slot, or all there are; returns how many. */
+/* The first `most` distinct servers for a slot, or all if there are fewer. Returns their number. */
 size_t hash_ring_owners(const hash_ring *ring, uint64_t slot, uint64_t *ids, size_t most);

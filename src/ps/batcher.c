@@ -24,8 +24,7 @@ struct batcher {
     map_cache_page *page; /* the newest known cluster map */
     send_queue *queues;   /* owned; the first `used` are in use */
     size_t used, count;
-    uint32_t *
-        places; /* hash table from address to queue index + 1, 0: empty; owned; used when more than FEW queues are in use */
+    uint32_t *places;   /* hash table from address to queue index + 1 (0: empty), for more than FEW queues; owned */
     size_t place_count; /* a power of two */
     shared_bytes **own; /* packets to this process itself, owned */
     size_t own_count;

@@ -47,8 +47,7 @@ typedef struct controller_options {
      * (checkpointer.h); 0: ranks do not stand still, and slots are cut at different steps. The checkpoint store needs
      * the same setting (`exact`). */
     int64_t pause_us;
-    bool
-        restores; /* after a loss a new generation begins from the last checkpoint; otherwise the loss is reported and the slot waits */
+    bool restores; /* a loss begins a new generation from the last checkpoint; otherwise it is only reported */
     metadata_store store;
     rng *rng;
     /* Consistency in the first cluster map. */

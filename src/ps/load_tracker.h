@@ -22,23 +22,23 @@
 enum {
     LOAD_TRACKER_WISHES_MAX = 16,
     LOAD_TRACKER_MORE = 1,
-    LOAD_TRACKER_INTERVALS = 4, /* that are measured between two decisions */
-    LOAD_TRACKER_RESTS = 4      /* decisions that leave a moved slot alone */
+    LOAD_TRACKER_INTERVALS = 4, /* measured intervals between two decisions */
+    LOAD_TRACKER_RESTS = 4      /* decision intervals for which a moved slot does not move again */
 };
 
 typedef struct load_tracker_terms {
     int64_t decide_us; /* least time between two decisions; 0: never */
-    double least;      /* average requests for a server in an interval, below which nothing is decided */
-    double reads;      /* a slot gets copies for reading if more than this part of its requests are pulls */
+    double least;      /* least average number of requests per server and interval for a decision */
+    double reads;      /* a slot gets replicas for reading if pulls are more than this fraction of its requests */
 } load_tracker_terms;
 
 typedef struct load_tracker_slot {
-    double rate, pull_rate; /* smoothed: all requests, and pulls among them */
-    uint64_t count, pulls;  /* in this interval */
-    int64_t rest_us;        /* it does not move before */
+    double rate, pull_rate; /* smoothed counts: all requests, and the pulls among them */
+    uint64_t count, pulls;  /* counts in the current interval */
+    int64_t rest_us;        /* the slot does not move before this time */
 } load_tracker_slot;
 
-typedef struct load_tracker { /* zero-initialized, with its terms, it has no reports */
+typedef struct load_tracker { /* has no reports when zero-initialized apart from its terms */
     load_tracker_terms terms;
     load_tracker_slot *slots; /* owned */
     uint32_t slot_count;
@@ -46,11 +46,11 @@ typedef struct load_tracker { /* zero-initialized, with its terms, it has no rep
 } load_tracker;
 
 void load_tracker_fini(load_tracker *tracker);
-/* a SLOT_MESSAGE_LOAD; none of an earlier epoch counts */
+/* takes a SLOT_MESSAGE_LOAD; a report of an earlier epoch is ignored */
 void load_tracker_take(load_tracker *tracker, const cluster_map *map, const slot_message *message);
 
-void load_tracker_tick(load_tracker *tracker, int64_t now_us); /* intervals end */
+void load_tracker_tick(load_tracker *tracker, int64_t now_us); /* ends intervals that are due */
 
-/* How many wishes there are now, at most LOAD_TRACKER_WISHES_MAX. */
+/* Writes the wishes that are due; returns their number, at most LOAD_TRACKER_WISHES_MAX. */
 size_t load_tracker_wishes(load_tracker *tracker, const cluster_map *map, const map_planner_facts *facts,
                            int64_t now_us, map_planner_wish *wishes);

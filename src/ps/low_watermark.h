@@ -17,18 +17,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct low_watermark { /* zero-initialized nothing is below it */
+typedef struct low_watermark { /* a zero-initialized watermark has no step below it */
     uint64_t over;             /* steps before this one are not replayed */
-    uint64_t question, asked;  /* the last one, and how many steps were acknowledged then */
-    bool waits;                /* for the oldest checkpoint to be above `bound`: then `steps` are over */
+    uint64_t question, asked;  /* number of the last question, and the acknowledged steps at that time */
+    bool waits; /* waits until the oldest checkpoint is above `bound`; then steps before `steps` are over */
     uint64_t steps, bound;
 } low_watermark;
 
 void low_watermark_restart(low_watermark *watermark); /* another generation, or another term */
 
-/* The number of the question, for the answer. */
+/* Begins a question. Returns its number, which the answer repeats. */
 uint64_t low_watermark_ask(low_watermark *watermark, uint64_t acknowledged);
 
-/* Checkpoints up to `bound` may lack the acknowledged steps; `oldest` is the first kept checkpoint (0: there is none).
- * Answers to another question than the last are ignored. */
+/* Takes an answer. Checkpoints up to `bound` may lack the acknowledged steps; `oldest` is the first kept checkpoint
+ * (0: none). Answers to earlier questions are ignored. */
 void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds);

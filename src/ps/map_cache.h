@@ -16,16 +16,17 @@
 typedef struct map_cache map_cache;
 typedef struct map_cache_page map_cache_page;
 
-map_cache *map_cache_create(void); /* the caller's; unref */
+map_cache *map_cache_create(void); /* a reference of the caller; release with map_cache_unref */
 map_cache *map_cache_ref(map_cache *cache);
 void map_cache_unref(map_cache *cache);
 
-map_cache_page *map_cache_open(map_cache *cache); /* "none yet", for one more follower; close */
+map_cache_page *map_cache_open(map_cache *cache); /* a follower's page with no map yet; release with map_cache_close */
 void map_cache_close(map_cache *cache, map_cache_page *page);
-const cluster_map *map_cache_map(const map_cache_page *page); /* borrowed until the page is followed from or closed */
+const cluster_map *
+map_cache_map(const map_cache_page *page); /* borrowed until the next map_cache_follow or map_cache_close of the page */
 
-/* Follows to the newer cluster map in these bytes, as cluster_map_follow does; *page may change. Not MR_OK: *page is
+/* Moves *page to the newer cluster map in these bytes, as cluster_map_follow does. After an error *page is
  * unchanged. */
 MR_MUST mr_status map_cache_follow(map_cache *cache, map_cache_page **page, span bytes);
 
-size_t map_cache_count(const map_cache *cache); /* pages that are open */
+size_t map_cache_count(const map_cache *cache); /* number of open pages */

@@ -18,21 +18,21 @@
 #define QUIESCE_CLIENT_LEASE_US INT64_C(500000)
 #define QUIESCE_CLIENT_MOST_US  INT64_C(20000000)
 
-typedef struct quiesce_client { /* zero-initialized it is ready */
-    uint64_t number;            /* of the pause; 0: it trains */
+typedef struct quiesce_client { /* ready when zero-initialized */
+    uint64_t number;            /* number of the pause; 0: none, ranks train */
     uint64_t floor;             /* steps to end before resting */
-    uint64_t over;              /* pauses up to this one are */
+    uint64_t over;              /* pauses up to this number are over */
     int64_t since_us, until_us;
 } quiesce_client;
 
-/* False: that pause is over, or a later one is known. */
+/* Takes a PAUSE. False: that pause is over, or a later one is known. */
 bool quiesce_client_take(quiesce_client *quiesce, uint64_t number, uint64_t floor, int64_t now_us);
-void quiesce_client_end(quiesce_client *quiesce, uint64_t number); /* that pause is over, and all before it */
+void quiesce_client_end(quiesce_client *quiesce, uint64_t number); /* ends that pause and all before it */
 void quiesce_client_tick(quiesce_client *quiesce, int64_t now_us);
-/* another generation: its controller knows no pause */
+/* resets the state for another generation, whose pauses count from the beginning */
 void quiesce_client_forget(quiesce_client *quiesce);
 
-/* A rank that has ended this step must not begin another now. */
+/* True: a rank that has ended this step must not begin another now. */
 static inline bool quiesce_client_holds(const quiesce_client *quiesce, uint64_t ended) {
     return quiesce->number != 0 && ended >= quiesce->floor;
 }

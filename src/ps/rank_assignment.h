@@ -16,12 +16,11 @@
 #pragma once
 #include "ps/cluster_map.h"
 
-/* A worker that is not alive, or doubted, is not connected. */
+/* Both functions treat a worker that is dead or doubted as not connected. */
 
-/* Changes the workers of ranks in the cluster map, whose number is that of the one to decide. False: nothing changed.
- */
+/* Changes the workers of ranks in the cluster map, which has the number of the proposal. False: no change. */
 bool rank_assignment_next(cluster_map *map, const cluster_map_process *workers, size_t count);
 
-/* The same where the program of a worker computes one rank: each rank is held by the worker of its number only; a
+/* The same for programs whose workers compute one rank each: a rank is held only by the worker of its number; a
  * missing worker is waited for. */
 bool rank_assignment_own(cluster_map *map, const cluster_map_process *workers, size_t count);

@@ -88,31 +88,33 @@ typedef struct replica replica;
 
 typedef struct replica_host { /* operations of the server that a replica needs */
     const state_machine_ops *values;
-    void *values_context; /* for create */
+    void *values_context; /* context of `values` */
     uint32_t server;
     uint64_t incarnation;
-    credit *credit; /* of the server; NULL: not counted */
+    credit *credit; /* credit of the server; NULL: not counted */
 
     /* messages are borrowed for the call */
     void (*to_server)(void *context, uint32_t server, const slot_message *message);
     void (*to_rank)(void *context, uint32_t rank, const slot_message *message);
     void (*to_controller)(void *context, const slot_message *message);
-    /* of another slot; the host sets the epoch */
+    /* to the head of another slot; the host sets slot and epoch */
     void (*to_head)(void *context, uint32_t slot, const slot_message *message);
-    /* NULL: there are no checkpoints */
+    /* NULL: no checkpoints */
     void (*to_checkpoints)(void *context, const slot_message *message);
     void *context;
-    void (*on_loaded)(void *watcher, const replica *replica); /* it begins from a checkpoint; may be NULL */
-    /* this entry; may be NULL */
+    void (*on_loaded)(void *watcher,
+                      const replica *replica); /* the replica was loaded from a checkpoint; may be NULL */
+    /* an entry was applied; may be NULL */
     void (*on_applied)(void *watcher, const replica *replica, const replica_log_entry *entry);
     void *watcher;
 } replica_host;
 
-replica *replica_create(const replica_host *host, uint32_t slot); /* borrowed for its life; OUT */
+replica *replica_create(const replica_host *host,
+                        uint32_t slot); /* `host` is borrowed for the replica's life; the phase is OUT */
 void replica_destroy(replica *replica);
 
 void replica_enter(replica *replica, const cluster_map *map); /* no-op if the slot's epoch is not newer */
-/* the payload lies in the shared buffer */
+/* `bytes`: shared buffer that holds the payload */
 void replica_take(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes);
 void replica_tick(replica *replica, int64_t now_us); /* repeats messages that may be lost */
 
@@ -123,22 +125,23 @@ void replica_check(const replica *replica);
 
 typedef struct replica_dispute { /* contributions that were repeated with other bytes */
     uint64_t count;
-    uint32_t rank; /* the last of them */
+    uint32_t rank; /* rank and round of the last dispute */
     uint64_t round;
 } replica_dispute;
 
 typedef struct replica_look {
     replica_phase phase;
     uint64_t epoch, since, birth, origin, applied, logged, level, version;
-    size_t open;              /* contributions of the round */
-    uint64_t linked;          /* bytes that it holds on the credit of its link */
-    bool joins, gated, ready; /* it is a tail that fills a joiner */
-    replica_dispute dispute;  /* only contributions of which this head has received both */
+    size_t open;              /* contributions to the open round */
+    uint64_t linked;          /* bytes held on the credit of the link */
+    bool joins, gated, ready; /* state of a tail that fills a joiner */
+    replica_dispute dispute;  /* counts only contributions of which this head has received both versions */
 } replica_look;
 replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);
-void replica_write_values(const replica *replica, buffer *out);        /* replaces the content */
-const void *replica_values(const replica *replica);                    /* NULL: it has no copy, or of the round state */
-uint64_t replica_held(const replica *replica, uint32_t rank);          /* bytes, on this rank's credit */
-uint64_t replica_name(const replica *replica, uint32_t rank);          /* applied last */
-const struct round_state *replica_round_state(const replica *replica); /* of the slot that is one; NULL: no copy */
+void replica_write_values(const replica *replica, buffer *out); /* replaces the content of *out */
+const void *replica_values(const replica *replica);             /* NULL: no replica, or the replica of a round state */
+uint64_t replica_held(const replica *replica, uint32_t rank);   /* bytes held on this rank's credit */
+uint64_t replica_name(const replica *replica, uint32_t rank);   /* last applied seq of the rank */
+const struct round_state *
+replica_round_state(const replica *replica); /* only for the slot of the round state; NULL: no replica */

@@ -1,14 +1,21 @@
-/* norm_reports.h — norm reports of slots (state_machine.h), collected at the head of the round state until all are  *
- * there.  *  *     slot 0 ── part ──┐  *     slot 1 ── part ──┼──► norms ── all are there, for one set ──► combined
- * in the order of slots: an entry  *     slot 2 ── none ──┘
- * (round_state.h)  *  * One phase of one round at a time; a later phase replaces the former. A report names the set
- * of ranks whose  * contributions are in the slot's sum. A sum may still be dropped and made again of another set; so
- * a report counts  * only if its set is the one with which the round ends. A slot whose sum needs no norms does not
- * report without a  * request, unless it had a part in that phase of the last round. A slot that had none then, or
- * none in the phase before,  * is asked at once.  *  * Reports may be lost at any time: heads repeat them. A part is
- * a function of the round, the set and the slot, so  * reports of different heads of a slot are equal.  *  * Bounds
- * one part of each slot, of STATE_MACHINE_NORMS_MAX bytes at most.  * Ownership   norm_reports owns copies of the
- * parts. Pure. */
+/* norm_reports.h — norm reports of slots (state_machine.h), collected at the head of the round state until all are
+ * there.
+ *
+ *     slot 0 ── part ──┐
+ *     slot 1 ── part ──┼──► norms ── all are there, for one set ──► combined in the order of slots: an entry
+ *     slot 2 ── none ──┘                                            (round_state.h)
+ *
+ * One phase of one round at a time; a later phase replaces the former. A report names the set of ranks whose
+ * contributions are in the slot's sum. A sum may still be dropped and made again of another set; so a report counts
+ * only if its set is the one with which the round ends. A slot whose sum needs no norms does not report without a
+ * request, unless it had a part in that phase of the last round. A slot that had none then, or none in the phase
+ * before, is asked at once.
+ *
+ * Reports may be lost at any time: heads repeat them. A part is a function of the round, the set and the slot, so
+ * reports of different heads of a slot are equal.
+ *
+ * Bounds      one part of each slot, of STATE_MACHINE_NORMS_MAX bytes at most.
+ * Ownership   norm_reports owns copies of the parts. Pure. */
 #pragma once
 #include "ps/rank_set.h"
 #include "ps/state_machine.h"

@@ -1,8 +1,10 @@
 /* priority_queue.h — priority queue with aging: requests passed over too often come first, then priority, then age.
- * *  * Each waiting entry is in two heaps: by priority and age, and by the number of entries that had left when it
- * began to  * wait. The second heap gives the number of times that an entry was passed over, so no waiting entry
- * needs a counter:  * finding the next entry and removing it are O(log n).  *  * Pure; entries are borrowed while
- * they wait. */
+ *
+ * Each waiting entry is in two heaps: by priority and age, and by the number of entries that had left when it began to
+ * wait. The second heap gives the number of times that an entry was passed over, so no waiting entry needs a counter:
+ * finding the next entry and removing it are O(log n).
+ *
+ * Pure; entries are borrowed while they wait. */
 #pragma once
 #include "base/timer_heap.h"
 

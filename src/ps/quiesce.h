@@ -1,16 +1,27 @@
-/* quiesce.h — controller's side of quiesce: all ranks stop between two steps.  *  * Outside BSP a checkpoint may be
- * cut while no rank pushes, so that every slot is cut at the same step of each rank:  *  *   controller ── PAUSE n
- * ──► workers (quiesce_client.h): each rank ends its current step, and all of the step is  *
- * acknowledged  *              ◄── PAUSED ── in which term, after which step  *   all ranks of live workers have
- * stopped ── the slots are cut ── GONE of n ──► workers continue  *  * Under SSP a rank in step k may need other
- * ranks to end steps before it can end its own: no rank stops before it has  * ended k - 1 - s, k being the latest
- * step of any rank (`floor`). Under ASP each rank stops after its current step.  *  * A table may have another bound
- * than the deployment (cluster_map.h), which the controller does not know: if the pause  * takes long, all ranks end
- * the step before k (quiesce_press).  *  * Ranks whose process is gone are not waited for. The comparison of the cuts
- * (checkpoint_store.h) shows whether those  * ranks were between two steps, and whether the others were stopped all
- * the time: correctness does not depend on the  * messages here.  *  * Invariants (quiesce_check)  *   1  Without a
- * pause there is no table of ranks.  *   2  No rank is in a later step than `latest`, and `floor` is not later
- * either.  *  * Pure. */
+/* quiesce.h — controller's side of quiesce: all ranks stop between two steps.
+ *
+ * Outside BSP a checkpoint may be cut while no rank pushes, so that every slot is cut at the same step of each rank:
+ *
+ *   controller ── PAUSE n ──► workers (quiesce_client.h): each rank ends its current step, and all of the step is
+ *                             acknowledged
+ *              ◄── PAUSED ── in which term, after which step
+ *   all ranks of live workers have stopped ── the slots are cut ── GONE of n ──► workers continue
+ *
+ * Under SSP a rank in step k may need other ranks to end steps before it can end its own: no rank stops before it has
+ * ended k - 1 - s, k being the latest step of any rank (`floor`). Under ASP each rank stops after its current step.
+ *
+ * A table may have another bound than the deployment (cluster_map.h), which the controller does not know: if the pause
+ * takes long, all ranks end the step before k (quiesce_press).
+ *
+ * Ranks whose process is gone are not waited for. The comparison of the cuts (checkpoint_store.h) shows whether those
+ * ranks were between two steps, and whether the others were stopped all the time: correctness does not depend on the
+ * messages here.
+ *
+ * Invariants (quiesce_check)
+ *   1  Without a pause there is no table of ranks.
+ *   2  No rank is in a later step than `latest`, and `floor` is not later either.
+ *
+ * Pure. */
 #pragma once
 #include "ps/batcher.h"
 

@@ -1,14 +1,21 @@
-/* rank_agent.h — rank agent of a worker: sends heartbeats, and learns which ranks it holds.  *  *             a
- * cluster map assigns the rank: a term begins  *   not held ──────────────────────────────────────────────► held, as
- * (rank, term)  *       ▲                                                             │  *       └──── a cluster map
- * assigns it to another, or once more ──────┘  *  * The host creates a rank (rank.h) at on_begin, begun with the
- * term, and destroys it at on_end. Messages of a term that  * is over have no effect: servers have the cluster map
- * that ended the term, or refuse a process with a later one.  *  * For a checkpoint all ranks may have to stop
- * between two steps (quiesce.h). The host asks the agent whether a rank may  * begin a step (rank_agent_rests), and
- * the agent asks the host for the steps of its ranks (`stands`).  *  * Invariants (rank_agent_check)  *   1  A rank
- * is held in the term that the newest cluster map gives it; there are as many ranks as in that cluster map.  *   2
- * The current pause is later than all pauses that are over (quiesce_client.h).  *  * Pure: bytes in, bytes out,
- * ticks. */
+/* rank_agent.h — rank agent of a worker: sends heartbeats, and learns which ranks it holds.
+ *
+ *             a cluster map assigns the rank: a term begins
+ *   not held ──────────────────────────────────────────────► held, as (rank, term)
+ *       ▲                                                             │
+ *       └──── a cluster map assigns it to another, or once more ──────┘
+ *
+ * The host creates a rank (rank.h) at on_begin, begun with the term, and destroys it at on_end. Messages of a term that
+ * is over have no effect: servers have the cluster map that ended the term, or refuse a process with a later one.
+ *
+ * For a checkpoint all ranks may have to stop between two steps (quiesce.h). The host asks the agent whether a rank may
+ * begin a step (rank_agent_rests), and the agent asks the host for the steps of its ranks (`stands`).
+ *
+ * Invariants (rank_agent_check)
+ *   1  A rank is held in the term that the newest cluster map gives it; there are as many ranks as in that cluster map.
+ *   2  The current pause is later than all pauses that are over (quiesce_client.h).
+ *
+ * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/batcher.h"
 

@@ -1,17 +1,25 @@
-/* rank_internal.h — internals of a rank, shared by rank*.c; see rank.h.  *  *   a push:   WAITING ── credit ──► OUT
- * ── acknowledged ──► gone          RESEND, another epoch: WAITING again  *                                    └──
- * TAKEN ── acknowledged ──► gone   (of a round: holds no credit any more)  *  *   a pull:   WAITING ── one of
- * pulls_max ──► OUT ── answered ──► gone  *  * Order of waiting requests: first a slot that was passed over too often
- * (RANK_PATIENCE), then by priority, then by age  * (priority_queue.h). A slot is queued at its credit window while
- * the last of its pushes waits. Pushes to the round  * state may have to wait for other slots: under a policy of
- * backup workers for the slots with rounds, and in a mixed  * deployment for the slots without.  *  * Invariants
- * (rank_check)  *   1  Lanes are those of the newest cluster map; `known` counts the slots that have sent CLOCK, and
- * a rank that is  *      ready has CLOCK of all slots that it uses.  *   2  The pushes of a slot are in the order of
- * their seqs, and the waiting ones are last; `untaken` counts the pushes  *      in slots with rounds, the round
- * state excepted, that no head has taken.  *   3  A slot is queued at its credit window if its last push waits, and
- * nowhere else; only a waiting push to the round  *      state may be in no queue.  *   4  A waiting pull is queued;
- * `pulls_out` counts the pulls in flight, that of the round state excepted; a slot  *      without a pull holds no
- * query.  *   5  `out` of a credit window is the size of all pushes in flight to its server. */
+/* rank_internal.h — internals of a rank, shared by rank*.c; see rank.h.
+ *
+ *   a push:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another epoch: WAITING again
+ *                                    └── TAKEN ── acknowledged ──► gone   (of a round: holds no credit any more)
+ *
+ *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
+ *
+ * Order of waiting requests: first a slot that was passed over too often (RANK_PATIENCE), then by priority, then by age
+ * (priority_queue.h). A slot is queued at its credit window while the last of its pushes waits. Pushes to the round
+ * state may have to wait for other slots: under a policy of backup workers for the slots with rounds, and in a mixed
+ * deployment for the slots without.
+ *
+ * Invariants (rank_check)
+ *   1  Lanes are those of the newest cluster map; `known` counts the slots that have sent CLOCK, and a rank that is
+ *      ready has CLOCK of all slots that it uses.
+ *   2  The pushes of a slot are in the order of their seqs, and the waiting ones are last; `untaken` counts the pushes
+ *      in slots with rounds, the round state excepted, that no head has taken.
+ *   3  A slot is queued at its credit window if its last push waits, and nowhere else; only a waiting push to the round
+ *      state may be in no queue.
+ *   4  A waiting pull is queued; `pulls_out` counts the pulls in flight, that of the round state excepted; a slot
+ *      without a pull holds no query.
+ *   5  `out` of a credit window is the size of all pushes in flight to its server. */
 #pragma once
 #include "ps/priority_queue.h"
 #include "ps/rank.h"

@@ -1,5 +1,5 @@
-/* rank_send.c — see rank.h and rank_internal.h: sending of requests, and the queues of waiting ones.  * Tested by
- * src/ps/rank_test.c. */
+/* rank_send.c — see rank.h and rank_internal.h: sending of requests, and the queues of waiting ones.
+ * Tested by src/ps/rank_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

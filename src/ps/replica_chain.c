@@ -1,5 +1,5 @@
-/* replica_chain.c — see replica.h: entries go down the chain, levels go up, committed entries are applied.  * Tested
- * by src/ps/replica_test.c. */
+/* replica_chain.c — see replica.h: entries go down the chain, levels go up, committed entries are applied.
+ * Tested by src/ps/replica_test.c. */
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
 

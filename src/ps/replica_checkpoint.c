@@ -1,10 +1,12 @@
-/* replica_checkpoint.c — see replica.h: cutting a checkpoint, and loading one.  *  *   head:    MARK applied, or a
- * round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped  *
- * each tick: a question; RESEND ──► CUT  *   replica: LOADING ── FETCH … SHARD ──► takes its place in the chain, as
- * if it had always had this state  *  * The cut is made when the entry is applied, so every replica would make the
- * same cut, and training continues while the  * cut is sent and written. Only the head makes one: a head that is
- * replaced before its cut is saved leaves a checkpoint  * that is never complete, and another one follows
- * (checkpointer.h). */
+/* replica_checkpoint.c — see replica.h: cutting a checkpoint, and loading one.
+ *
+ *   head:    MARK applied, or a round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped
+ *                                                                   each tick: a question; RESEND ──► CUT
+ *   replica: LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
+ *
+ * The cut is made when the entry is applied, so every replica would make the same cut, and training continues while the
+ * cut is sent and written. Only the head makes one: a head that is replaced before its cut is saved leaves a checkpoint
+ * that is never complete, and another one follows (checkpointer.h). */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

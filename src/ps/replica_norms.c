@@ -1,11 +1,15 @@
-/* replica_norms.c — see replica.h and norm_reports.h: norms of a round, at the head of a slot and at that of the
- * round  * state.  *  *     head of a slot: its sum is complete ── needs norms ── MEASURED(set, part) ──► head of the
- * round state  *                                                                                 │ its round is over,
- * with that set;  *     head of a slot: … needs none, closes    ◄── MEASURE: asks for a part ───────┤ when all have
- * reported:  *                                                                                 │ NORMS, an entry  *
- * head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed  *  * The round state waits
- * until its own round is over: then the set is final, also when a rank is dropped later. Norms are  * sent after they
- * are committed; so two slots never close a round with different ones, after any loss and repetition. */
+/* replica_norms.c — see replica.h and norm_reports.h: norms of a round, at the head of a slot and at that of the round
+ * state.
+ *
+ *     head of a slot: its sum is complete ── needs norms ── MEASURED(set, part) ──► head of the round state
+ *                                                                                 │ its round is over, with that set;
+ *     head of a slot: … needs none, closes    ◄── MEASURE: asks for a part ───────┤ when all have reported:
+ *                                                                                 │ NORMS, an entry
+ *     head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed
+ *
+ * The round state waits until its own round is over: then the set is final, also when a rank is dropped later. Norms
+ * are sent after they are committed; so two slots never close a round with different ones, after any loss and
+ * repetition. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

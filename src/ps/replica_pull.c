@@ -1,13 +1,19 @@
-/* replica_pull.c — see replica.h: pulls are answered, or wait here until they may be.  *  * A pull of a state that
- * does not exist yet waits at the replica, and is answered after the entry that makes that state:  * in the order of
- * priorities, and among equals first come, first served. All pulls that may be answered are answered at  * once, so
- * none starves. A rank has one pull at a time, and repeats it periodically; so waiting pulls may be dropped at  * any
- * time, and are, when the replica enters another epoch.  *  * The query is in the packet that brought it, which is
- * held meanwhile; a small query is copied, so that it does not  * hold a large packet.  *  * A large answer is in
- * flight for long, and its rank repeats the pull meanwhile. Answers to all repetitions would  * overload the server;
- * so a pull whose answer is presumably in flight is ignored: for a microsecond for each  * SHOWN_BYTES_PER_US, twice
- * as long each time that it has to be answered again.  *  * Bounds      one pull for each rank. It is on no credit: a
- * pull may wait for the next push of its own rank, and that  *             push must not wait for the pull. */
+/* replica_pull.c — see replica.h: pulls are answered, or wait here until they may be.
+ *
+ * A pull of a state that does not exist yet waits at the replica, and is answered after the entry that makes that
+ * state: in the order of priorities, and among equals first come, first served. All pulls that may be answered are
+ * answered at once, so none starves. A rank has one pull at a time, and repeats it periodically; so waiting pulls may
+ * be dropped at any time, and are, when the replica enters another epoch.
+ *
+ * The query is in the packet that brought it, which is held meanwhile; a small query is copied, so that it does not
+ * hold a large packet.
+ *
+ * A large answer is in flight for long, and its rank repeats the pull meanwhile. Answers to all repetitions would
+ * overload the server; so a pull whose answer is presumably in flight is ignored: for a microsecond for each
+ * SHOWN_BYTES_PER_US, twice as long each time that it has to be answered again.
+ *
+ * Bounds      one pull for each rank. It is on no credit: a pull may wait for the next push of its own rank, and that
+ *             push must not wait for the pull. */
 #include <string.h>
 
 #include "base/alloc.h"

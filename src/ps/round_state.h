@@ -1,30 +1,51 @@
-/* round_state.h — state of BSP rounds: their ranks, norms and terms, kept in the last slot.  *  * The round state is
- * replicated by a chain like any other slot, and is changed by committed entries only; so all readers  * see the same
- * state, and it survives the same failures as a slot. Its version k has the ranks of round k (the members)  * and the
- * other terms of the round. A rank pulls the round state with the weights, and every contribution to round k  *
- * carries its terms: no head needs a view of its own to know when a round is complete.  *  *   JOIN, LEAVE   of a
- * rank, hold from the next round on  *   DROP          removes a rank from the next round on, and this round should
- * not wait for it. But a slot may have  *                 counted it already. So the head of the round state asks the
- * heads of all slots to freeze it:  *  *                        all have frozen it, none has closed ──► VOID: this
- * round closes without it, everywhere  *       DROP ── freeze ──┤  *                        one has closed the round
- * with it ─────► REDO: it counts after all, and must be repeated  *  *   MARK          the next round ends with a cut
- * of every slot: a checkpoint (its name is the version that is cut)  *   ROUND         the round is over, with this
- * set: the members that were counted  *   NORMS         norms of the round before, measured in all slots with that
- * set (norm_reports.h); in phases, if the  *                 result of one is needed to measure the next. Slots that
- * need them close that round with exactly these  *  * Under a policy of backup workers or deadlines the set is not
- * known before the round state decides it: a rank whose  * contributions have been taken by all slots sends its end-
- * of-step to the round state, and with enough of those, or at  * the deadline, the round state closes first, with
- * those ranks; the slots follow (`waits`). There a dropped rank needs  * no freezing.  *  * Otherwise a slot closes
- * with the members less those that are void, and the round state closes as any slot does.  *  *   bytes     answer to
- * a rank; the state is the answer, that of the round before, and its norms if there are any  *   --------
- * --------------------------------------------------------------------  *   8 4 4     round, ranks of the table,
- * backup  *   1 1 1 1   waits; cut of this round, the next, the one before;  *   1         the one before was decided
- * here  *   n × 6  rank sets: members, next, dropping, voided, redo, past set  *  *   bytes     norms  *   --------
- * --------------------------------------------------------------------  *   8 4       round, phases  *   4 + n
- * the combined norms of each phase, one after the other  *  * Invariants (round_state_check)  *   1  Sets have ranks
- * of the table only.  *   2  A rank that is being dropped is a member; a rank that is void or to be repeated is being
- * dropped; no rank is both.  *   3  The page before has the same ranks, or is empty; norms are of at most
- * STATE_MACHINE_PHASES_MAX phases, and have  *      bytes.  *  * Bytes that break 1 or 2 are not a round state.  *  *
+/* round_state.h — state of BSP rounds: their ranks, norms and terms, kept in the last slot.
+ *
+ * The round state is replicated by a chain like any other slot, and is changed by committed entries only; so all
+ * readers see the same state, and it survives the same failures as a slot. Its version k has the ranks of round k (the
+ * members) and the other terms of the round. A rank pulls the round state with the weights, and every contribution to
+ * round k carries its terms: no head needs a view of its own to know when a round is complete.
+ *
+ *   JOIN, LEAVE   of a rank, hold from the next round on
+ *   DROP          removes a rank from the next round on, and this round should not wait for it. But a slot may have
+ *                 counted it already. So the head of the round state asks the heads of all slots to freeze it:
+ *
+ *                        all have frozen it, none has closed ──► VOID: this round closes without it, everywhere
+ *       DROP ── freeze ──┤
+ *                        one has closed the round with it ─────► REDO: it counts after all, and must be repeated
+ *
+ *   MARK          the next round ends with a cut of every slot: a checkpoint (its name is the version that is cut)
+ *   ROUND         the round is over, with this set: the members that were counted
+ *   NORMS         norms of the round before, measured in all slots with that set (norm_reports.h); in phases, if the
+ *                 result of one is needed to measure the next. Slots that need them close that round with exactly these
+ *
+ * Under a policy of backup workers or deadlines the set is not known before the round state decides it: a rank whose
+ * contributions have been taken by all slots sends its end-of-step to the round state, and with enough of those, or at
+ * the deadline, the round state closes first, with those ranks; the slots follow (`waits`). There a dropped rank needs
+ * no freezing.
+ *
+ * Otherwise a slot closes with the members less those that are void, and the round state closes as any slot does.
+ *
+ *   bytes     answer to a rank; the state is the answer, that of the round before, and its norms if there are any
+ *   --------  --------------------------------------------------------------------
+ *   8 4 4     round, ranks of the table, backup
+ *   1 1 1 1   waits; cut of this round, the next, the one before;
+ *   1         the one before was decided here
+ *   n × 6  rank sets: members, next, dropping, voided, redo, past set
+ *
+ *   bytes     norms
+ *   --------  --------------------------------------------------------------------
+ *   8 4       round, phases
+ *   4 + n     the combined norms of each phase, one after the other
+ *
+ * Invariants (round_state_check)
+ *   1  Sets have ranks of the table only.
+ *   2  A rank that is being dropped is a member; a rank that is void or to be repeated is being dropped; no rank is
+ *      both.
+ *   3  The page before has the same ranks, or is empty; norms are of at most STATE_MACHINE_PHASES_MAX phases, and have
+ *      bytes.
+ *
+ * Bytes that break 1 or 2 are not a round state.
+ *
  * Pure; the same entries give the same bytes. */
 #pragma once
 #include "ps/rank_set.h"

@@ -1,16 +1,23 @@
-/* slot_server.h — server state machine: its replicas of slots, and the dispatch of messages to them.  *  * Slot
- * messages find their replica by slot; cluster maps are entered by all replicas at once, before the messages of  *
- * the packet that brought them. A cluster map of another generation drops all replicas. The server sends heartbeats
- * to  * the controller, and ticks its replicas.  *  * Messages of a rank are accepted only in the term that the
- * newest cluster map here gives the rank. A process that  * begins a term knows the cluster map that gave it; so its
- * first request brings that cluster map, and after the answer  * this server refuses the term before. A server that
- * becomes head later has a later cluster map. So a rank has one  * process at a time, at every slot, whatever
- * processes believe. Answers go to that term only, too.  *  * Invariants (slot_server_check)  *   1  The tables are
- * as large as the newest cluster map requires; all of them are of that map's generation.  *   2  Every replica has
- * entered the epoch that the map has for its slot; a slot in whose chain this process is has a  *      replica.  *
- * 3  The credit of a rank is the bytes in the logs and open rounds of all replicas, and the credit of links is the  *
- * bytes in their logs (credit.h).  *   4  A term that was accepted has an address.  *  * Pure: bytes in, bytes out,
- * ticks. */
+/* slot_server.h — server state machine: its replicas of slots, and the dispatch of messages to them.
+ *
+ * Slot messages find their replica by slot; cluster maps are entered by all replicas at once, before the messages of
+ * the packet that brought them. A cluster map of another generation drops all replicas. The server sends heartbeats to
+ * the controller, and ticks its replicas.
+ *
+ * Messages of a rank are accepted only in the term that the newest cluster map here gives the rank. A process that
+ * begins a term knows the cluster map that gave it; so its first request brings that cluster map, and after the answer
+ * this server refuses the term before. A server that becomes head later has a later cluster map. So a rank has one
+ * process at a time, at every slot, whatever processes believe. Answers go to that term only, too.
+ *
+ * Invariants (slot_server_check)
+ *   1  The tables are as large as the newest cluster map requires; all of them are of that map's generation.
+ *   2  Every replica has entered the epoch that the map has for its slot; a slot in whose chain this process is has a
+ *      replica.
+ *   3  The credit of a rank is the bytes in the logs and open rounds of all replicas, and the credit of links is the
+ *      bytes in their logs (credit.h).
+ *   4  A term that was accepted has an address.
+ *
+ * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/batcher.h"
 #include "ps/replica.h"

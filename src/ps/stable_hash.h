@@ -1,6 +1,7 @@
-/* stable_hash.h — stable integer hashes: equal on every machine and in every version, because their results are
- * stored.  *  * stable_hash is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide;
- * stable_unhash is  * its inverse. Not for secrets. */
+/* stable_hash.h — stable integer hashes: equal on every machine and in every version, because their results are stored.
+ *
+ * stable_hash is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide; stable_unhash is
+ * its inverse. Not for secrets. */
 #pragma once
 #include <stdint.h>
 

@@ -1,16 +1,19 @@
-/* state_machine.h — state machine interface of a slot: an operation table that the engine implements.  *  * The
- * protocol knows nothing of keys, tensors and optimizers. The protocol applies committed payloads in their order,  *
+/* state_machine.h — state machine interface of a slot: an operation table that the engine implements.
+ *
+ * The protocol knows nothing of keys, tensors and optimizers. The protocol applies committed payloads in their order,
  * adds up the contributions of a round, answers queries, and copies the whole state from one server to another. The
- * * same payloads in the same order give the same bytes, at every replica, on every machine.  *  * Only the engine
- * interprets payloads and queries: they come from ranks, so every length in them is checked before it  * is used. In
- * BSP versions are exact, and a rank that is a round behind gets the version before: values made with  * `keeps`
- * remember the changes of the last `apply`, and can show, write and read themselves as they were before it.  *  *
- * Norms  A round may need a value over all slots before it is applied in any: for example, the length of the whole  *
- * gradient. `measure` gives this slot's part of the value, and a slot that has one waits until all slots have  *
- * been asked; `combine` makes one value of the parts, in the order of slots. The result may need a further phase  *
- * (the length of an update that was clipped): `measure` is called again, with the norms known so far, until it  *
- * returns NULL, STATE_MACHINE_PHASES_MAX times at most. Only the engine interprets parts and norms. They are  *
- * functions of the values, the sum and the norms before; a slot may get norms that it did not ask for. */
+ * same payloads in the same order give the same bytes, at every replica, on every machine.
+ *
+ * Only the engine interprets payloads and queries: they come from ranks, so every length in them is checked before it
+ * is used. In BSP versions are exact, and a rank that is a round behind gets the version before: values made with
+ * `keeps` remember the changes of the last `apply`, and can show, write and read themselves as they were before it.
+ *
+ * Norms  A round may need a value over all slots before it is applied in any: for example, the length of the whole
+ *        gradient. `measure` gives this slot's part of the value, and a slot that has one waits until all slots have
+ *        been asked; `combine` makes one value of the parts, in the order of slots. The result may need a further phase
+ *        (the length of an update that was clipped): `measure` is called again, with the norms known so far, until it
+ *        returns NULL, STATE_MACHINE_PHASES_MAX times at most. Only the engine interprets parts and norms. They are
+ *        functions of the values, the sum and the norms before; a slot may get norms that it did not ask for. */
 #pragma once
 #include "base/bytes.h"
 #include "base/shared_bytes.h"

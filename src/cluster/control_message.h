@@ -1,8 +1,8 @@
 /* control_message.h — control messages between members and the metadata store.
  *
  * Every control message begins with its kind and a stamp: its sender, and the sender's view. Fencing checks the stamp
- * before it trusts anything else in the control message. A sender that is in no view (it is entering, or it is the
- * metadata store) leaves zeros there.
+ * before it trusts anything else in the control message. A sender that is in no view (a process that is entering, or
+ * the metadata store) sends a stamp of zeros.
  *
  *   bytes    what
  *   -------  -------------------------------------------------------------------------------
@@ -16,7 +16,7 @@
  *            WATCH       as GET
  *            LEASE       8 request, 8 lease, 8 time to live in µs
  *
- * Kinds from CONTROL_MESSAGE_USER on are for users of membership.h; their content begins behind the stamp. */
+ * Kinds from CONTROL_MESSAGE_USER on are for users of membership.h; their content begins after the stamp. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"

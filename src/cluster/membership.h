@@ -8,18 +8,18 @@
  *      └──── it is entering, and the newest view has this id with a newer incarnation ──────────────────────┘
  *
  * Views     Kept by the metadata store under MEMBERSHIP_VIEW_KEY; the version is the number of the view. A member
- *           adopts every view that is newer than its own, from the metadata store or from another member, and no other.
- *           A version without a value is a view without members: a metadata store that has forgotten its decisions
- *           begins so, above every number that is known, and every member enters again (metadata_store.h).
+ *           adopts every view that is newer than its own, from the metadata store or from another member, and no
+ *           other. A version without a value is a view without members: a metadata store that has lost its decisions
+ *           begins with one, above every known number, and every member enters again (metadata_store.h).
  * Leaving   A member that the detector suspects is left out of the next view, proposed by the member that notices. A
- *           member that is left out by mistake learns it from any member it writes to (or from the metadata store,
- *           which it asks now and then), stops acting at once, and enters again with a new incarnation. That is all
- *           that a false suspicion costs.
+ *           member that is removed by mistake learns that from any member it writes to (or from the metadata store,
+ *           which it polls), stops acting at once, and enters again with a new incarnation. A false suspicion costs no
+ *           more.
  * Fencing   Every message of a member carries a stamp: view, id, incarnation. membership_admit decides whether the
- *           message may be acted upon: only if it comes from a process that is in the very view this member is in. A
- *           stale sender is refused and sent the newer view; a sender that is ahead is refused until this member has
- *           caught up with it. So once a member has entered view n, no message of an earlier view has any effect on it:
- *           no clock, no lease, no waiting.
+ *           message may be acted upon: only if the sender is in the same view as this member. A sender with an older
+ *           view is refused and sent the newer view; a sender with a newer view is refused until this member has that
+ *           view. So once a member has entered view n, no message of an earlier view has any effect on it: no clock,
+ *           no lease, no waiting.
  * Bound     With a reachable metadata store and control messages that arrive, a member that stops is out of the newest
  *           view at most suspect_us + 3 heartbeat_us later, and all others have entered that view one heartbeat_us
  *           after that.
@@ -31,10 +31,10 @@
  *   4  A member that is not IN watches no other; one that was REPLACED has no incarnation.
  *
  * Pure: driven by control messages, answers of the metadata store and ticks. Each member writes to every other one, n²
- * control messages per heartbeat_us in all: meant for the processes of a cluster that are tens or hundreds.
+ * control messages per heartbeat_us in all: suitable for tens or hundreds of processes.
  *
  * Incarnations are compared within a generation of the metadata store only: across a loss their order is unknown.
- * REPLACED is final: two processes with one id would throw each other out for ever. */
+ * REPLACED is final: otherwise two processes with one id would remove each other without end. */
 #pragma once
 #include "cluster/control_message.h"
 #include "cluster/membership_view.h"

@@ -1,13 +1,13 @@
 /* membership_view.h — membership view: a numbered list of members.
  *
  * Views are decided one after the other, each number once (metadata_store.h); a view that was decided never changes. A
- * member is an id (the role: it comes back after a crash), the incarnation that has it (never used twice in a
- * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
- * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
+ * member is an id (the role, which outlives a crash), the incarnation that holds it (never used twice in a cluster: a
+ * newer one is a larger number) and the address of that process. The leader is the oldest member, the one with the
+ * smallest incarnation: a member that returns does not take the lead from one that stayed.
  *
  * Invariants (membership_view_check)
  *  1  At most MEMBERSHIP_VIEW_MEMBERS_MAX members, sorted by id, each once.
- *   2  Every member has an incarnation and an address that can be one.
+ *   2  Every member has an incarnation and a valid address.
  *
  *   bytes    what
  *   -------  -----------------------------------------------------

@@ -1,4 +1,4 @@
-/* balancer.h — choice of the slots to move or replicate so that no server carries too much: a pure function of numbers.
+/* balancer.h — choice of the slots to move or replicate so that no server is overloaded.
  *
  * Load is measured per slot in a unit that all servers share (requests, bytes, microseconds in an interval), smoothed
  * here so that no single interval decides, and carried by the head of the slot's chain. A server's fair load is the
@@ -9,7 +9,7 @@
  *   moves only if   the fullest server exceeds its fair load by more than BALANCER_TOLERANCE, and the move lowers the
  *                   larger of the two loads by at least BALANCER_GAIN of a fair load
  *   hot slots       a slot that alone exceeds the tolerance of a fair load gains nothing from a move: the balancer
- *                   names it, for read copies of its keys
+ *                   reports it, for read replicas
  *   bounds          `most` moves a call, each slot once; a slot that is pinned or has moved lately is not movable
  *
  * Pure: the same numbers give the same moves, in the same order. */

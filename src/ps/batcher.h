@@ -2,11 +2,11 @@
  *
  * All slot messages of one step for one peer go as one packet. Every packet bears the number of the newest cluster map
  * that its sender knows. The receiver of a packet from a sender with an older cluster map sends the changes since that
- * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks for
- * the changes. So a decided cluster map spreads with every message, and a process enters the cluster map of a request
- * before it answers the request.
+ * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks
+ * for the changes. So a decided cluster map spreads with every message, and a process adopts the cluster map of a
+ * request before it answers the request.
  *
- * A packet of another generation is ignored except for its cluster map: a newer map is entered, an older one never.
+ * A packet of another generation is ignored except for its cluster map: a newer map is adopted, an older one never.
  *
  * Bounds     a slot message of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The number
  *            of peers in one step is not bounded, and each peer is found in constant time.

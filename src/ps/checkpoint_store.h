@@ -1,11 +1,11 @@
 /* checkpoint_store.h — checkpoint store: slot snapshots on a disk, and the manifest that makes them a checkpoint.
  *
  * The heads of slots send their cuts (replica.h); each cut is stored as a slot snapshot, a file of its own. When all
- * snapshots of a checkpoint are on disk the manifest is written, in one step: the manifest names the checkpoint and has
- * the place, the size and the checksum of every snapshot. Only then is the checkpoint complete. The manifest of the
- * previous checkpoint is kept under another name: the store keeps CHECKPOINT_STORE_KEPT checkpoints, the newest and
- * some before it. A slot has one place more than that, and a checkpoint in the making uses a place that no kept
- * checkpoint uses: so the store never writes to a kept file, and overwrites leftover files. A slot whose bytes equal
+ * snapshots of a checkpoint are on disk the manifest is written, in one step: the manifest names the checkpoint and
+ * has the place, the size and the checksum of every snapshot. Only then is the checkpoint complete. The manifest of
+ * the previous checkpoint is kept under another name: the store keeps CHECKPOINT_STORE_KEPT checkpoints, the newest
+ * and some before it. A slot has one place more than that, and a checkpoint in the making uses a place that no kept
+ * checkpoint uses: so the store never writes to a kept file; it overwrites leftover files. A slot whose bytes equal
  * those in the newest checkpoint is not written: both checkpoints use the same file.
  *
  * A failed write is tried again with the next snapshots: the existing checkpoint stays the newest, and no process waits
@@ -18,21 +18,21 @@
  *
  *   1  A checkpoint that was reported complete is never lost: only a later complete one takes its place.
  *   2  Snapshots of one checkpoint are of one generation and were written by one process of the checkpoint store.
- *   3  A store sealed at the number n completes nothing before it knows a cluster map behind n; the seal is on disk,
- *      too. So a controller that is about to begin a generation knows the newest checkpoint that can exist when its
+ *   3  A store sealed at the number n completes no checkpoint before it knows a cluster map above n; the seal is on
+ *      disk. So a controller that is about to begin a generation knows the newest checkpoint that can exist when its
  *      cluster map is decided.
  *   4  A manifest whose write failed may be on disk: its snapshots are not touched before it has been written.
- *   5  A damaged file is reported by name and stays as it is, for inspection; the newest undamaged checkpoint before it
- *      is then the newest. If there is none the checkpoint store does nothing: it does not begin from nothing. The same
- *      holds for a manifest that is missing while one of the others exists.
- *   6  If checkpoints are to be exact, none is completed whose slots were cut at different steps of a rank, or in the
- *      middle of one: heads send a digest of the steps at which they cut, and the store compares the digests.
+ *   5  A damaged file is reported by name and stays as it is, for inspection; the newest undamaged checkpoint before
+ *      it is then the newest. Without one the checkpoint store does nothing: it does not begin with an empty state.
+ *      The same holds for a manifest that is missing while one of the others exists.
+ *   6  In an exact store no checkpoint is completed whose slots were cut at different steps of a rank, or inside a
+ *      step: heads send a digest of the steps at which they cut, and the store compares the digests.
  *   7  Beside a manifest of another format nothing is used, not even older checkpoints of this format: the release that
  *      wrote that manifest continued from those.
  *
- * checkpoint_store_check_state asserts the part of these that shows in memory: of 1 that the checkpoint in the making
- * is newer than the complete one; of 2 that its snapshots are counted and of its generation's slots; of 4 that a
- * manifest that may be on disk is complete; of 5 and 7 that without a readable manifest nothing is made.
+ * checkpoint_store_check_state asserts what memory shows: for 1, that the checkpoint in the making is newer than the
+ * complete one; for 2, that its snapshots are counted and of its generation's slots; for 4, that a manifest that may
+ * be on disk is complete; for 5 and 7, that without a readable manifest no checkpoint is made.
  *
  *   file                 bytes    what
  *   manifest             4        CHECKPOINT_STORE_MAGIC
@@ -44,7 +44,7 @@
  *   manifest-<i>                  unchanged manifests of the checkpoints before it
  *   shard-<place>-<slot>          the cut (replica.h), or its encoding by the host's format, with that format's ending
  *
- * Pure but for the disk, whose operations block. */
+ * Pure except for the disk, whose operations block. */
 #pragma once
 #include "net/disk.h"
 #include "ps/batcher.h"

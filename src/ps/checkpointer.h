@@ -1,45 +1,45 @@
 /* checkpointer.h — checkpointer: the controller's part of checkpoints, which orders them and learns from which one a
  * generation begins.
  *
- *            checkpointer_want   the checkpoint store has a complete one, at `wanted` or behind
- *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► told, once
- *                          ▲    │ heads say which checkpoint they cut: the checkpointer waits for that one
+ *            checkpointer_want   the checkpoint store has a complete one, `wanted` or later
+ *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► reported once
+ *                          ▲    │ heads answer which checkpoint they cut: the checkpointer waits for it
  *                          └────┘ CHECKPOINTER_PATIENCE_US: a head has missed its cut; the next one
  *
- * A slow disk delays the checkpoint store: no head has missed its cut while snapshots are being saved, or while the
- * checkpoint store is silent. So patience ends only when the store was heard CHECKPOINTER_SIGNS times and reported
- * nothing new.
+ * A slow disk delays the checkpoint store: while snapshots are being saved, or no report arrives, the checkpointer
+ * cannot conclude that a head has missed its cut. So patience ends only after CHECKPOINTER_SIGNS reports without
+ * progress.
  *
  * Outside BSP a checkpoint may be exact: all slots are cut at the same step of each rank. Then ranks quiesce
- * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks go on.
+ * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks train.
  *
- *               all stand still            all heads have cut            complete
- *   PAUSING ──────────────────────► CUTTING ──────────────────► SAVING ─────────► told, once
+ *               all are paused             all heads have cut            complete
+ *   PAUSING ──────────────────────► CUTTING ──────────────────► SAVING ─────────► reported once
  *      ▲ └────────────┬────────────────┘ │ `pause_us` since it began  │ CHECKPOINTER_PATIENCE_US
  *      │              └──────────────────┴─────────────┬────────────────┘
  *      └── RESTING: all ranks train, longer each time ◄┘ the next one
  *
- * Each of these arrows but the first ends the pause, and so does its bound, whatever the messages say; if this process
+ * Each of these arrows but the first ends the pause, and so does its time limit, without any message; if this process
  * is gone the workers end the pause (quiesce_client.h). The pause also ends when the checkpoint store has the
  * checkpoint complete before all heads have reported their cuts. The next pause begins after at least as long a time.
- * The checkpoint store completes no checkpoint whose slots were cut at different steps, because a rank did not stand
- * still or died in the middle of a step: so time decides only how soon there is a checkpoint.
+ * If a rank did not stop, or died inside a step, slots are cut at different steps, and the checkpoint store does not
+ * complete that checkpoint: so time decides only how soon there is a checkpoint.
  *
  *              checkpointer_seal      SEALED n
  *  (nothing) ──────────► SEAL of n ───────────► the newest there can be before the cluster map n + 1
  *
- * Where there are rounds the round state is asked first, and says which version will be cut. Slots without rounds,
- * which a mixed deployment has besides, are asked after that cut: then they have all steps before it, of every rank
- * that was counted (rank.h), and a rank that resumes from there repeats the rest.
+ * With rounds the round state is asked first, and answers which version will be cut. Slots without rounds, which a
+ * mixed deployment has, too, are asked after that cut: then they have all steps before it, of every rank that was
+ * counted (rank.h), and a rank that resumes from there repeats the rest.
  *
- * The checkpoint store remembers on its disk at which number it was sealed. A number above that of the seal is from
- * before the metadata store lost its disk: the controller that begins a generation tells the metadata store, which then
- * begins above that number (cluster/metadata_db.h).
+ * The checkpoint store keeps on its disk the number at which it was sealed. If it reports a number above that of the
+ * seal, the metadata store has lost its disk: the controller that begins a generation sends the number to the metadata
+ * store, which then begins above it (cluster/metadata_db.h).
  *
  * Invariants (checkpointer_check)
  *   1  Only a checkpoint that is wanted is in another phase than RESTING.
- *   2  Ranks are told to stand still in the phases PAUSING and CUTTING, and not in SAVING.
- *   3  The slots that have cut are counted.
+ *   2  Ranks are paused in the phases PAUSING and CUTTING, and not in SAVING.
+ *   3  cut_count is the number of slots that have cut.
  *   4  A checkpoint that was made was reported by the store; attempts that failed in a row are counted up to
  *      CHECKPOINTER_REST_MAX.
  *

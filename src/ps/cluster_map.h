@@ -2,27 +2,28 @@
  * policy.
  *
  * Cluster maps are decided one after the other by compare-and-swap at the metadata store under CLUSTER_MAP_KEY; the
- * version is the cluster map's number. A slot has a chain, written out: an ordered list of full copies. `since` is the
- * number of the cluster map that made the copy full: a server whose copy has another `since` has no copy. `epoch` is
- * the number of the cluster map that last changed the chain, so a cluster map that moves one slot disturbs no other. A
- * process with an older cluster map receives only the slots with newer epochs and the servers that are new since: a
- * cluster map that changes 1/n of the slots costs 1/n of its bytes, for each receiver.
+ * version is the cluster map's number. A slot has a chain: an ordered list of complete replicas. `since` is the number
+ * of the cluster map that added the replica to the chain: a server whose replica has another `since` has no valid
+ * replica. `epoch` is the number of the cluster map that last changed the chain (chain_epoch), so a cluster map that
+ * moves one slot does not affect the others. A process with an older cluster map receives only the slots with newer
+ * epochs and the servers that are new since: a cluster map that changes 1/n of the slots costs 1/n of its bytes, for
+ * each receiver.
  *
  * A deployment may be mixed: the first half of its slots with values has rounds, for tables of BSP, the other half has
- * none, for tables of ASP and SSP. All ranks take part in both, with one count of steps.
+ * none, for tables of ASP and SSP. All ranks take part in both, with the same steps.
  *
  * A rank is held by a process (rank_assignment.h). `since` is the number of the cluster map that gave it the rank: its
- * **term**. Terms of a rank only grow, and each belongs to one process; every message in a rank's name carries the
- * term, and servers accept the term of the newest cluster map that they know and no other (slot_server.h).
+ * **term**. Terms of a rank only grow, and each belongs to one process; every message of a rank carries the term, and
+ * servers accept only the term of the newest cluster map that they know (slot_server.h).
  *
  * Invariants (cluster_map_check)
  *   1  Counts are within their bounds; a table with rounds has at most RANK_SET_MAX ranks; a mixed deployment has an
  *      odd number of slots, at least 3.
  *   2  The epoch of a slot is the number of this cluster map or of an earlier one; a chain has each server once.
- *   3  Servers are sorted by id, each once, and came with this cluster map or an earlier one; so did the processes of
- *      ranks.
+ *   3  Servers are sorted by id, each once; the `since` of servers and of ranks is the number of this cluster map or
+ *      of an earlier one.
  *
- * Bytes that break one of these are not a cluster map.
+ * Bytes that violate one of these are not a cluster map.
  *
  * Numbers of cluster maps and incarnations are written as varints (base/varint.h), as distances from the cluster map's
  * own number (d) or folded ones (f): a complete cluster map of 1,000 servers, 2,048 slots and 4,000 ranks is smaller

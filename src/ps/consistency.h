@@ -1,17 +1,17 @@
 /* consistency.h — admission of a pull (BSP, SSP, ASP): a pure function of vector clocks.
  *
  * The vector clock of a slot has, for each rank, the seq of its push that was applied last; a seq is a step and an
- * index within it, and the last seq of a step, its end-of-step, says that the step is over.
+ * index within it, and the last seq of a step, its end-of-step, ends the step.
  *
  *   ASP  at once
  *   SSP  when the slowest rank has ended the step `step - bound`, for a rank that has ended `step` itself
  *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
  *
- * All but BSP also require the state that the requester knows: its own last acknowledged seq, and the last lsn that it
- * was shown. So no rank is shown an older state than it has seen.
+ * Except in BSP the answer must also include what the requester knows: its own last acknowledged seq, and the last lsn
+ * in an answer to it. So no rank gets an older state than it has seen.
  *
  * Rounds are a property of the slot. The allowed staleness is a property of the pull, which names the step that it
- * needs (consistency_needs): so tables of ASP and of SSP with any bounds lie in the same slots. */
+ * needs (consistency_needs): so tables of ASP and of SSP with any bounds share the same slots. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* controller.h — controller of the parameter server: watches servers and workers, proposes cluster maps.
  *
- * The controller keeps no durable state: cluster maps lie in the metadata store, tails report gates repeatedly,
- * heartbeats report live processes. So the controller may die and start at any time, and two of them do no harm: each
- * cluster map is decided once.
+ * The controller keeps no durable state: cluster maps are in the metadata store, tails report gates repeatedly,
+ * heartbeats show which processes are alive. So the controller may die and restart at any time, and two of them do no
+ * harm: each cluster map is decided once.
  *
  *   every CONTROLLER_TICK_US   known facts ── map_planner_next, rank_assignment_next
  *                                            ├────► a cluster map to decide: one compare-and-swap
@@ -10,15 +10,15 @@
  *                                            └────► nothing to join either: the balance of load (load_tracker.h)
  *
  * A server or worker with a newer incarnation is another process: the one before is dead. A process with an older
- * incarnation is told so, and its messages are ignored; such a process may have begun just when the metadata store had
- * lost its disk, and then takes another incarnation (cluster/incarnation.h). A process that is silent for too long is
- * suspected (cluster/detector.h); after a wrong suspicion the process gets more time.
+ * incarnation receives REPLACED, and its messages are ignored; if it enrolled after the metadata store had lost its
+ * disk, it acquires another incarnation (cluster/incarnation.h). A process that is silent for too long is suspected
+ * (cluster/detector.h); after a wrong suspicion the process gets more time.
  *
- * With a checkpoint store (checkpoint_store.h) there are checkpoints. Every generation, the first one too, begins from
- * the newest complete checkpoint:
+ * With a checkpoint store (checkpoint_store.h) every generation, the first one included, begins from the newest
+ * complete checkpoint:
  *
  *   no cluster map, a loss, a metadata store
- *   that has forgotten, or controller_restore ── the checkpoint store is sealed (checkpointer.h) ──► the first cluster
+ *   that lost its disk, or controller_restore ── the checkpoint store is sealed (checkpointer.h) ──► the first cluster
  *                                                                                                  map of a generation
  *
  * Invariants (controller_check)
@@ -43,9 +43,9 @@
 typedef struct controller_options {
     const char *address;     /* copied */
     const char *checkpoints; /* address of the checkpoint store, borrowed; NULL: no checkpoints */
-    /* Outside BSP: longest time that ranks stand still while all slots are cut at the same step of each rank
-     * (checkpointer.h); 0: ranks do not stand still, and slots are cut at different steps. The checkpoint store needs
-     * the same setting (`exact`). */
+    /* Outside BSP: longest pause of the ranks, in which all slots are cut at the same step of each rank
+     * (checkpointer.h); 0: no pauses, and slots are cut at different steps. The checkpoint store needs the same
+     * setting (`exact`). */
     int64_t pause_us;
     bool restores; /* a loss begins a new generation from the last checkpoint; otherwise it is only reported */
     metadata_store store;

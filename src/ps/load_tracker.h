@@ -2,17 +2,17 @@
  *
  * Heads count the requests for each slot and report them (SLOT_MESSAGE_LOAD); the load tracker smooths the counts,
  * interval by interval. When all slots are where they should be, and `decide_us` after the last time, the balancer
- * (balancer.h) looks for slots of an overloaded server that another server should lead. The result is a wish, which the
- * next cluster map records (map_planner.h); the slot then moves as all slots do, by a join, a gate and a cluster map.
- * At most one copy moves for each wish.
+ * (balancer.h) looks for slots of an overloaded server that another server should lead. The result is a wish, which
+ * the next cluster map records (map_planner.h); the slot then moves as all slots do, by a join, a gate and a cluster
+ * map. At most one replica moves for each wish.
  *
  *   a slot that is pinned, or has moved lately    stays
- *   a slot that no server can carry alone,        gets LOAD_TRACKER_MORE copies for reading, until the slot is much
- *   and with more pulls than pushes               cooler, or has much fewer pulls: each copy makes pushes dearer
- *   too few requests to tell load from chance     nothing follows
- *   a server that is gone, or drains              is no slot's home: the ring says where its slots go
+ *   a slot that no server can carry alone,        gets LOAD_TRACKER_MORE replicas for reading, until the slot is much
+ *   and with more pulls than pushes               cooler, or has much fewer pulls: each replica makes pushes dearer
+ *   too few requests to be significant            nothing changes
+ *   a server that is gone, or drains              is no slot's home: the ring assigns its slots
  *
- * The load tracker keeps no durable state: the next controller measures anew, and the wishes are in the cluster map.
+ * The load tracker keeps no durable state: the next controller measures again, and the wishes are in the cluster map.
  *
  * Pure. */
 #pragma once

@@ -1,8 +1,8 @@
 /* map_cache.h — cache of cluster maps that several batchers (batcher.h) of a process share.
  *
- * A cluster map is decided once: all copies of a cluster map with the same number and generation are equal. The
- * batchers of one process (a worker with its ranks; a simulation of thousands) share one cache, which has each cluster
- * map in memory once, however many batchers follow it, and decodes it once.
+ * A cluster map is decided once: cluster maps with the same number and generation are equal. The batchers of one
+ * process (a worker with its ranks; a simulation of thousands) share one cache, which keeps each cluster map in memory
+ * once, for any number of batchers, and decodes it once.
  *
  *  page: a cluster map, with how many follow it ── a newer one: the page that has it, or one more page ──► page
  *

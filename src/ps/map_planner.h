@@ -2,8 +2,8 @@
  *
  * Legal changes of a chain, and no others: remove members, but never the last live one; add one whose gate is ready in
  * exactly this epoch; change the order. A gate whose joiner is gone is ended by an epoch with an unchanged chain. The
- * ring and the pins say where slots should lie (slot_placement.h); a slot moves there by joins, one at a time, and a
- * server enters a chain only when it has the complete state.
+ * ring and the pins define the target of each slot (slot_placement.h); a slot moves there by joins, one at a time, and
+ * a server enters a chain only when it has the complete state.
  *
  *   state of a chain                   next action
  *   --------------------------------   ------------------------------------------------------
@@ -13,12 +13,13 @@
  *   a server of the target is missing  an order to the tail: fill that server
  *
  * No plan relies on a doubted server: it does not become a full member, and no member leaves a chain that would have
- * doubted members only. A doubted server is soon heard again, or dead.
+ * doubted members only. A doubted server soon sends a message, or is dead.
  *
  * A wish of the balancer is written into the cluster map, in an epoch of its own: that epoch ends a join to the former
  * target of the slot, and the next controller continues with the wish. A pin takes precedence.
  *
- * A draining server is in no target: its slots move away by joins, like all others. No step waits for its end.
+ * A draining server is in no target: its slots move away by joins, like all others. Nothing waits for a draining
+ * server to end.
  *
  * Pure. */
 #pragma once

@@ -1,14 +1,14 @@
 /* quiesce_client.h — worker's side of quiesce (quiesce.h): whether its ranks may begin another step.
  *
  *              PAUSE n            GONE of n; or no PAUSE n for QUIESCE_CLIENT_LEASE_US;
- *   trains ───────────────► rests, as told ─────────────────────────────────────────────► trains; n is over
+ *   trains ───────────────► rests ─────────────────────────────────────────────────────► trains; n is over
  *      ▲                        │ ▲  or the pause has lasted QUIESCE_CLIENT_MOST_US
  *      └── another generation ──┘ └ PAUSE n, repeated: the time is extended
  *
- * A rank rests at the end of its current step, or later, if others need more steps of it to end theirs (`floor`). No
- * failure leaves a worker at rest: the controller must repeat the pause all the time, and its total time is bounded. A
- * pause that is over does not begin once more, however late its messages arrive. If a worker rests too short a time a
- * checkpoint fails, and nothing else: the cuts are compared (checkpoint_store.h).
+ * A rank rests at the end of its current step, or later if other ranks need more steps of it to end theirs (`floor`).
+ * No failure leaves a worker at rest: the pause ends unless the controller keeps repeating it, and its total time is
+ * bounded. A pause that is over does not begin again when a late message arrives. If a worker rests for too short a
+ * time, a checkpoint fails, and nothing else: the cuts are compared (checkpoint_store.h).
  *
  * Pure. */
 #pragma once

@@ -5,33 +5,31 @@
  *                          ▲                               │
  *                          └─── another generation: over ──┘
  *
- * A push is kept, unchanged, until it is acknowledged; a push that is lost, refused or sent to the wrong server is sent
- * again, in order, after the next cluster map or the next tick. Each term of a rank, in whichever process, first asks
- * every slot for the rank's last applied seq: the rank resumes at the lowest, and a seq that it repeats is acknowledged
- * and not applied. The pushes of the term before are committed or refused by then: a term never receives an answer
- * that belongs to another term. The rank does the same when another generation begins: its requests belong to a history
- * that is over.
+ * A push is kept, unchanged, until it is acknowledged; a push that is lost, refused or sent to the wrong server is
+ * sent again, in order, after the next cluster map or the next tick. Each term of a rank first asks every slot for the
+ * rank's last applied seq: the rank resumes at the lowest, and a seq that it repeats is acknowledged and not applied.
+ * The pushes of the term before are committed or refused by then: a term never receives an answer that belongs to
+ * another term. The rank does the same when another generation begins: its requests belong to a history that is over.
  *
- * In BSP the last slot is the round state (round_state.h). The rank pulls the round state as the others, with every
- * version: its terms of the round go with every contribution to that round. A contribution to the round state itself,
- * an empty one, is the rank's end-of-step; under a policy of backup workers it waits here until all other slots have
- * taken theirs. In a mixed deployment (cluster_map.h) it waits until the slots without rounds have acknowledged all
- * pushes of the rank up to that step: so the round state's version k says that they have all of the steps before k, of
- * every rank that was counted.
+ * In BSP the last slot is the round state (round_state.h). The rank pulls the round state like other slots, with every
+ * version, and sends the terms of the round in it with every contribution to that round. A contribution to the round
+ * state itself, an empty one, is the rank's end-of-step; under a policy of backup workers the rank sends it only after
+ * all other slots have taken the rank's contributions. In a mixed deployment (cluster_map.h) it waits until the slots
+ * without rounds have acknowledged all pushes of the rank up to that step: so at the round state's version k those
+ * slots have all pushes of the steps before k, of every rank that was counted.
  *
- * The query of a pull is written and read by the engine (state_machine.h); the rank keeps it until it is answered, and
- * repeats it.
+ * The query of a pull is written and read by the engine (state_machine.h); the rank keeps the query until the answer
+ * arrives, and repeats the pull.
  *
- * The bytes under way to a server are bounded by that server's grant (credit.h), over all slots that it leads; other
- * pushes wait here until there is room, in the order of their slots' priorities; but no slot is passed over more often
- * than if every other slot had gone RANK_PATIENCE times. All pushes for one slot go in order, so the first one has the
- * priority of the highest behind it. Pulls wait likewise if their number is bounded: a slow reader asks slowly; pulls
- * of the round state do not wait.
+ * The bytes in flight to a server are bounded by that server's grant (credit.h), over all slots whose head it is;
+ * other pushes wait until there is room, in the order of their slots' priorities; but no slot is passed over more
+ * often than RANK_PATIENCE times the number of slots. All pushes for one slot are sent in order. If the number of
+ * pulls is bounded, pulls wait in the same way; pulls of the round state do not wait.
  *
  * A tick asks whether a push has arrived, without its payload; the payload is sent again only if it has not.
  *
- * Bounds      RANK_WINDOW pushes per slot are kept; rank_push_pieces returns MR_BUSY for one more. Under way: the
- *             grant. One pull per slot, with its query.
+ * Bounds      RANK_WINDOW pushes per slot are kept; rank_push_pieces returns MR_BUSY for one more. Bytes in flight:
+ *             the grant. One pull per slot, with its query.
  * Ownership   payloads and queries are held in their shared buffers until they are acknowledged or answered; those
  *             without a buffer are copied.
  * Pure: bytes in, bytes out, ticks. */

@@ -1,7 +1,7 @@
 /* rank_set.h — set of ranks.
  *
- * On the wire it is a bit for each rank of the table, the lowest first, in whole bytes; bits behind the last rank are
- * 0, so that equal sets are equal bytes. */
+ * The encoding has a bit for each rank of the table, the lowest first, in whole bytes; bits after the last rank are 0,
+ * so that equal sets have equal encodings. */
 #pragma once
 #include "base/bytes.h"
 

@@ -2,16 +2,16 @@
  *
  *   … base ] kept … applied ] … last ]          lsn counts from 1; base <= applied <= last
  *
- * An entry points at its payload and holds the shared buffer of the payload. Committed entries are applied; an applied
- * entry may be kept for a joiner, and is dropped from the front when no replica needs it. No entry is ever removed from
- * the end, unless the whole replica log is.
+ * An entry references its payload and holds the shared buffer of the payload. Committed entries are applied; an
+ * applied entry may be kept for a joiner, and is dropped from the front when no replica needs it. No entry is ever
+ * removed from the end, except by a reset of the log.
  *
  * An entry that is not applied is held on the credit of a rank or a link: taken when it is logged, returned when it is
  * applied or dropped, here and nowhere else.
  *
  * Invariants (replica_log_check)
- *   1  base <= applied <= last, and last counts the entries behind base; there are at most REPLICA_LOG_MAX of them.
- *   2  total of an entry is that of the one before it and the bytes of its own payload.
+ *   1  base <= applied <= last = base + count, and there are at most REPLICA_LOG_MAX entries.
+ *   2  `total` of an entry is the total of the entry before it plus the bytes of its own payload.
  *   3  An entry without a payload holds no shared buffer.
  *
  * Bounds  REPLICA_LOG_MAX entries; unacknowledged ones are bounded by windows (rank.h) and credit (credit.h). */

@@ -1,4 +1,4 @@
-/* replica_snapshot.c — see replica.h: the whole of a copy as bytes, for a joiner and for a checkpoint.
+/* replica_snapshot.c — see replica.h: the state of a replica as bytes, for a joiner and for a checkpoint.
  *
  *   state    bytes  what
  *            8 8 …  version, checkpoint that was cut last, seqs by rank;
@@ -14,10 +14,10 @@
  *            …      state
  *
  * A snapshot may be read by a table of another number of ranks: new ranks begin at the slowest rank's step, as if they
- * had ended all its steps; in BSP the round begins anew, with the members that the cluster map names. Pushes of ranks
- * that are left out stay in the values: where there are no rounds the seqs of those ranks are kept, and written again,
- * so that no push is applied once more if a later table has the ranks again. Ranks are numbered from 0: a table with
- * new ranks leaves none out. */
+ * had ended all its steps; in BSP the round begins again, with the members that the cluster map names. Pushes of
+ * removed ranks stay in the values: without rounds the seqs of those ranks are kept, and written again, so that no
+ * push is applied twice if a later table has the ranks again. Ranks are numbered from 0: a table with new ranks
+ * removes none. */
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "ps/replica_internal.h"

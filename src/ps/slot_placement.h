@@ -1,11 +1,12 @@
 /* slot_placement.h — mapping of keys to slots, and of slots to preferred servers.
  *
- * Two kinds of tables. In a hashed one the hash of a key gives its slot: neighbours part, load spreads by itself. In
- * an ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots,
- * and load is spread by moving slots (balancer.h). The number of slots is fixed when the table is made.
+ * There are two kinds of tables. In a hashed table the hash of a key gives its slot, so load is spread evenly. In an
+ * ordered table the space of keys is cut into equal ranges: a range of keys is a run of slots, and load is spread by
+ * moving slots (balancer.h). The number of slots is fixed when the table is made.
  *
- * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
- * order, and the ring's fill up. The target is the controller's goal; the cluster map is the current state.
+ * The target of a slot is its owners on the ring, unless the slot is pinned: then the pinned servers come first, in
+ * their order, followed by owners on the ring. The target is the controller's goal; the cluster map is the current
+ * state.
  *
  * Pure. */
 #pragma once

@@ -209,10 +209,10 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
         return false;
     size_t first = seek(claims, rank, step), end = seek_end(claims, rank);
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
-    if (open != NULL && (open->rank != rank || end_of(open) <= step))
-        open = NULL; /* the claim before does not contain this step */
-    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX)
-        return false; /* the member repeats its message */
+    /* the claim before does not contain this step */
+    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL;
+    /* the member repeats its message */
+    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false;
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
                                     open->piece.to};

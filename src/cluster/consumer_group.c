@@ -13,9 +13,8 @@
 #include "base/varint.h"
 #include "cluster/control_message.h"
 
-enum {
-    BYTES_MAX = CONTROL_MESSAGE_VALUE_MAX - 4096
-}; /* no claim is added above this size: it leaves room for members */
+/* no claim is added above this size: it leaves room for members */
+enum { BYTES_MAX = CONTROL_MESSAGE_VALUE_MAX - 4096 };
 
 bool consumer_group_is_full(const consumer_group *group) {
     return group->claims.count == BATCH_CLAIMS_MAX || consumer_group_size(group) > BYTES_MAX;
@@ -152,8 +151,8 @@ bool consumer_group_pass(consumer_group *group, const consumer_group_wish *wish)
     batch_claims_past past = wish->past;
     if (wish->birth != group->birth) return false;
     if (MUTATED("no-return")) past.since = past.over;
-    (void)batch_claims_forget(&group->claims, wish->rank,
-                              &past); /* without room nothing changes, and the member repeats its message */
+    /* without room nothing changes, and the member repeats its message */
+    (void)batch_claims_forget(&group->claims, wish->rank, &past);
     bool left = wish->leaves && batch_claims_return(&group->claims, wish->rank, wish->step, wish->granted);
     return left || batch_claims_over(&group->claims, wish->rank) != before;
 }

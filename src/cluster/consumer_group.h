@@ -81,8 +81,8 @@ void consumer_group_fini(consumer_group *group);
 void consumer_group_copy(consumer_group *to, const consumer_group *from);
 
 const consumer_group_member *consumer_group_find(const consumer_group *group, uint32_t id); /* NULL: not a member */
-size_t consumer_group_group(const consumer_group *consumer_group,
-                            uint8_t group); /* number of members whose role is in `group` */
+/* number of members whose role is in `group` */
+size_t consumer_group_group(const consumer_group *consumer_group, uint8_t group);
 
 /* ---- Changes for the next consumer group. A change that is already made, or comes too late, is a no-op. */
 

@@ -39,14 +39,14 @@ typedef struct detector detector;
 detector *detector_create(const detector_options *options, int64_t now_us); /* copies the options */
 void detector_destroy(detector *detector);
 
-void detector_watch(detector *detector, uint64_t id,
-                    int64_t now_us);                   /* begins to watch, as if a heartbeat had just arrived */
+/* begins to watch, as if a heartbeat had just arrived */
+void detector_watch(detector *detector, uint64_t id, int64_t now_us);
 void detector_forget(detector *detector, uint64_t id); /* no-op if the member is not watched */
 void detector_forget_all(detector *detector);
-void detector_heard(detector *detector, uint64_t id,
-                    int64_t now_us); /* a heartbeat arrived; no-op if the member is not watched */
-void detector_forgive(detector *detector, uint64_t id,
-                      int64_t now_us); /* forgives a wrong suspicion; no-op if the member is not suspected */
+/* a heartbeat arrived; no-op if the member is not watched */
+void detector_heard(detector *detector, uint64_t id, int64_t now_us);
+/* forgives a wrong suspicion; no-op if the member is not suspected */
+void detector_forgive(detector *detector, uint64_t id, int64_t now_us);
 void detector_hint(detector *detector, uint64_t id, int64_t now_us);
 
 /* Called every interval_us. Returns how long this process was paused since the last tick; 0: not paused. */

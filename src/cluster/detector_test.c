@@ -61,8 +61,8 @@ static void a_wrong_suspicion_extends_the_timeout(void **state) {
         detector_forgive(detector, 1, now);
         detector_heard(detector, 1, now);
     }
-    assert_int_equal(silence(detector, now, now + (SUSPECT << 6)),
-                     SUSPECT << 2 * DETECTOR_FORGIVEN_MAX); /* the patience has its maximum */
+    /* the patience has its maximum */
+    assert_int_equal(silence(detector, now, now + (SUSPECT << 6)), SUSPECT << 2 * DETECTOR_FORGIVEN_MAX);
     now += SUSPECT << 2 * DETECTOR_FORGIVEN_MAX;
     detector_heard(detector, 1, now);
     detector_hint(detector, 1, now); /* a hint still counts after two intervals */

@@ -16,8 +16,8 @@ enum { GROUP_CONSUMER_WISHES_MAX = 16 };
 typedef struct group_consumer_options {
     uint32_t id;
     uint8_t role;
-    const char *address,
-        *leader; /* addresses of this process and of the group leader, borrowed for the consumer's life */
+    /* addresses of this process and of the group leader, borrowed for the consumer's life */
+    const char *address, *leader;
     void (*send)(void *context, const char *address, const control_message *message);
     void (*on_group)(void *context, const consumer_group *group); /* a newer consumer group is known */
     void *context;
@@ -55,7 +55,7 @@ typedef struct group_consumer_word {
     uint8_t wish_count;
     consumer_group_wish wishes[GROUP_CONSUMER_WISHES_MAX];
 } group_consumer_word;
-MR_MUST mr_status group_consumer_read(const control_message *message,
-                                      group_consumer_word *word); /* MR_CORRUPT: malformed */
+/* MR_CORRUPT: malformed */
+MR_MUST mr_status group_consumer_read(const control_message *message, group_consumer_word *word);
 
 void group_consumer_check(const group_consumer *consumer); /* asserts the invariants above (base/invariants.h) */

@@ -41,8 +41,8 @@ typedef struct group_leader_options {
 typedef struct group_leader group_leader;
 
 group_leader *group_leader_create(const group_leader_options *options, int64_t now_us); /* copies the options */
-void group_leader_destroy(
-    group_leader *leader); /* the caller ensures that no answer of the metadata store is pending */
+/* the caller ensures that no answer of the metadata store is pending */
+void group_leader_destroy(group_leader *leader);
 /* false: the message is not for a group leader */
 bool group_leader_take(group_leader *leader, const control_message *message, int64_t now_us);
 /* restarts the data (consumer_group_restart) with the next decision */

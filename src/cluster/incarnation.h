@@ -33,7 +33,7 @@ incarnation_acquire *incarnation_acquire_create(metadata_store store, rng *rng, 
                                                 incarnation_acquire_done_fn *done, void *context);
 /* An earlier process had the incarnation `known`: acquires another one above it. */
 void incarnation_acquire_again(incarnation_acquire *acquire, uint64_t known, int64_t now_us);
-void incarnation_acquire_destroy(
-    incarnation_acquire *acquire); /* the caller ensures that no answer of the metadata store is pending */
+/* the caller ensures that no answer of the metadata store is pending */
+void incarnation_acquire_destroy(incarnation_acquire *acquire);
 int64_t incarnation_acquire_next_us(const incarnation_acquire *acquire);
 void incarnation_acquire_tick(incarnation_acquire *acquire, int64_t now_us);

@@ -321,8 +321,7 @@ static void take_heartbeat(membership *membership, link_id link, const stamp *st
     if (holds(membership, stamp)) detector_heard(membership->detector, stamp->id, now_of(membership));
     if (stamp->view < membership->view.number)
         answer(membership, link, write_view(membership));
-    else if (stamp->view >
-             membership->view.number) /* the heartbeat with this member's view number requests the newer view */
+    else if (stamp->view > membership->view.number) /* the answer requests the newer view */
         answer(membership, link, write_heartbeat(membership));
 }
 

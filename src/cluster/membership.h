@@ -47,8 +47,8 @@
 typedef struct membership_options {
     uint64_t id;
     const char *address; /* address of this process for others; copied */
-    int64_t heartbeat_us, suspect_us,
-        poll_us; /* 0: 100 ms, 500 ms, 1 s; poll_us: interval of requests to the metadata store */
+    /* 0: 100 ms, 500 ms, 1 s; poll_us: interval of requests to the metadata store */
+    int64_t heartbeat_us, suspect_us, poll_us;
 } membership_options;
 
 typedef enum membership_phase { MEMBERSHIP_ENTERING, MEMBERSHIP_IN, MEMBERSHIP_REPLACED } membership_phase;

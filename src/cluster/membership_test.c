@@ -382,8 +382,8 @@ static void views_only_grow(void **state) {
     if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 3, &old);
     assert_int_equal(world->entered.number, 5);
     pass(world, 2000000);
-    if (world->oracle.open && !world->oracle.swap)
-        reply(world, MR_OK, 8, &corrupt); /* the encoded number 9 differs from the version 8 */
+    /* the encoded number 9 differs from the version 8 */
+    if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 8, &corrupt);
     assert_int_equal(world->entered.number, 5);
     membership_view_fini(&old);
 }
@@ -446,8 +446,8 @@ static void an_empty_view_makes_all_members_enter_again(void **state) {
         deliver_heartbeat(world, 5, 30, 2);
     }
     expect(world, false, MEMBERSHIP_VIEW_KEY);
-    assert_true(world->oracle.expected ==
-                5); /* the request has the newest known number, by which the metadata store detects its loss */
+    /* the request has the newest known number, by which the metadata store detects its loss */
+    assert_true(world->oracle.expected == 5);
     reply(world, MR_OK, begin, NULL);
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
     assert_true(world->entered.number == begin && world->entered.count == 0);

@@ -48,8 +48,8 @@ bool membership_view_equal(const membership_view *a, const membership_view *b);
 
 /* NULL: not a member */
 const membership_view_member *membership_view_find(const membership_view *view, uint64_t id);
-bool membership_view_holds(const membership_view *view, uint64_t id,
-                           uint64_t incarnation); /* whether the member has this incarnation */
+/* whether the member has this incarnation */
+bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation);
 /* NULL: no members */
 const membership_view_member *membership_view_leader(const membership_view *view);
 void membership_view_remove(membership_view *view, uint64_t id); /* no-op if it is not a member */

@@ -36,8 +36,8 @@ typedef struct messenger messenger;
 
 typedef struct messenger_handlers {
     void (*on_message)(void *context, link_id link, span bytes);
-    void (*on_broken)(void *context, const char *address,
-                      const cause *why); /* the link to this address broke; may be NULL */
+    /* the link to this address broke; may be NULL */
+    void (*on_broken)(void *context, const char *address, const cause *why);
     /* a large control message arrived; NULL: large ones are refused */
     void (*on_bytes)(void *context, link_id link, shared_bytes *bytes);
 } messenger_handlers;
@@ -57,8 +57,8 @@ void messenger_send_pieces(messenger *messenger, const char *address, const span
  * the message is lost. Bytes that were passed to a link belong to the transport. */
 void messenger_move_pieces(messenger *messenger, const void *argument, span from, span to);
 void messenger_answer(messenger *messenger, link_id link, span bytes);
-link_id messenger_link(const messenger *messenger,
-                       const char *address); /* the open link to the address; v == 0: none */
+/* the open link to the address; v == 0: none */
+link_id messenger_link(const messenger *messenger, const char *address);
 /* closes the link to the address; no-op if there is none */
 void messenger_forget(messenger *messenger, const char *address);
 

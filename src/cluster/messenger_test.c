@@ -273,8 +273,8 @@ static void pieces_that_wait_can_move(void **state) {
     char memory[] = "abcd", copy[] = "abcd";
     const span pieces[] = {span_of("1", 1), span_of(memory + 1, 3)};
     messenger_send_pieces(world->messenger, "a", pieces, 2, on_sent, world);
-    messenger_move_pieces(world->messenger, memory, span_of(memory, 4),
-                          span_of("xxxx", 4)); /* no message has this argument */
+    /* no message has this argument */
+    messenger_move_pieces(world->messenger, memory, span_of(memory, 4), span_of("xxxx", 4));
     messenger_move_pieces(world->messenger, world, span_of(memory, 4), span_of(copy, 4));
     memset(memory, 'x', 4);
     transport_recorder_open(&world->recorder, 1);

@@ -378,8 +378,8 @@ static void the_newer_state_wins(void **state) {
     assert_int_equal(reopen(world), MR_OK); /* saved before the answer */
     assert_true(world->begin == answer.version);
     assert_true(holds(world, "a", 0, ""));
-    assert_true(ask(world, "b", answer.version).version ==
-                answer.version); /* the generation changes once: now both sides know the same version */
+    /* the generation changes once: now both sides know the same version */
+    assert_true(ask(world, "b", answer.version).version == answer.version);
 
     control_message swap = {
         .kind = CONTROL_MESSAGE_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};

@@ -13,9 +13,8 @@
 
 typedef struct metadata_remote metadata_remote;
 
-metadata_remote *metadata_remote_create(
-    const env *env, messenger *messenger,
-    const char *address); /* env and messenger are borrowed for the client's life; the address is copied */
+/* env and messenger are borrowed for the client's life; the address is copied */
+metadata_remote *metadata_remote_create(const env *env, messenger *messenger, const char *address);
 void metadata_remote_destroy(metadata_remote *remote); /* ends pending requests with MR_CLOSED */
 
 metadata_store metadata_remote_metadata(metadata_remote *remote);

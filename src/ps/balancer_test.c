@@ -49,8 +49,8 @@ static void load_becomes_even(void **state) {
         assert_true(moved <= SLOTS && fullest(slots, servers, count) <= before);
         assert_true(fullest(slots, servers, count) <= (1 + BALANCER_TOLERANCE) * bar);
         for (size_t i = 0; i < SLOTS; i++) slots[i].movable = true;
-        assert_int_equal(balancer_decide(slots, SLOTS, servers, count, moves, MOVES),
-                         0); /* a balanced map needs no moves */
+        /* a balanced map needs no moves */
+        assert_int_equal(balancer_decide(slots, SLOTS, servers, count, moves, MOVES), 0);
     }
 }
 

@@ -28,8 +28,8 @@ struct batcher {
     size_t place_count; /* a power of two */
     shared_bytes **own; /* packets to this process itself, owned */
     size_t own_count;
-    shared_bytes
-        *spare; /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
+    /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
+    shared_bytes *spare;
     bool told_large; /* a message that is too large was logged */
 };
 

@@ -28,8 +28,8 @@ typedef struct batcher_host {
     void (*on_map)(void *context, const cluster_map *map);
     /* `bytes`: the shared buffer that holds the payload */
     void (*on_part)(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes);
-    void (*on_head)(void *context,
-                    const slot_message_head *from); /* called for every packet, before its messages; may be NULL */
+    /* called for every packet, before its messages; may be NULL */
+    void (*on_head)(void *context, const slot_message_head *from);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
 } batcher_host;

@@ -242,14 +242,14 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     assert_true(large->refs == 2 && small->refs == 1); /* the large payload is referenced, the small one copied */
     batcher_flush(gathers);
     assert_ptr_equal(gathering.pointed, shared_bytes_bytes(large).data);
-    assert_int_equal(large->refs,
-                     1); /* a flush drops the reference; a sender that needs the bytes longer references them itself */
+    /* a flush drops the reference; a sender that needs the bytes longer references them itself */
+    assert_int_equal(large->refs, 1);
     shared_bytes *arrived = gathering.arrived;
     batcher_take_bytes(fixture.batchers[1], shared_bytes_bytes(arrived), arrived);
     assert_true(fixture.parts[1] == 3 && fixture.last_name[1] == 3); /* the same packet as in one piece */
     batcher_take_bytes(gathers, shared_bytes_bytes(arrived), arrived);
-    assert_true(gathering.kept == arrived &&
-                arrived->refs == 2); /* the receiver references the buffer and copies nothing */
+    /* the receiver references the buffer and copies nothing */
+    assert_true(gathering.kept == arrived && arrived->refs == 2);
     shared_bytes_unref(gathering.kept);
     shared_bytes_unref(arrived);
     batcher_destroy(gathers);

@@ -32,9 +32,9 @@ struct checkpoint_store {
     batcher *batcher;
     bool open;               /* the manifests were read, or none exists */
     checkpoint real, making; /* the newest complete checkpoint, and the one in the making */
-    checkpoint
-        old[CHECKPOINT_STORE_KEPT - 1]; /* earlier complete checkpoints, by index of their manifest; number 0: none */
-    bool archived;                      /* `old` has a copy of `real`, whose manifest is written under that name */
+    /* earlier complete checkpoints, by index of their manifest; number 0: none */
+    checkpoint old[CHECKPOINT_STORE_KEPT - 1];
+    bool archived;   /* `old` has a copy of `real`, whose manifest is written under that name */
     bool unsure;     /* the manifest of `making` may or may not be on disk in place of that of `real` */
     bool foreign;    /* a manifest on disk has another format; `damage` has the text */
     bool stuck;      /* the checkpoint found damaged last has no earlier one */

@@ -51,8 +51,8 @@
 #include "ps/quiesce.h"
 
 #define CHECKPOINTER_PATIENCE_US INT64_C(1500000)
-#define CHECKPOINTER_PRESS_US \
-    INT64_C(1000000) /* bound, besides half of the pause, after which all ranks end the same step (quiesce.h) */
+/* bound, besides half of the pause, after which all ranks end the same step (quiesce.h) */
+#define CHECKPOINTER_PRESS_US INT64_C(1000000)
 enum { CHECKPOINTER_SIGNS = 10 };
 enum { CHECKPOINTER_REST_MAX = 4 }; /* doublings of the time between two attempts */
 

@@ -97,8 +97,8 @@ static void all_heads_are_told_until_it_is_whole(void **state) {
     order(&world, 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
-    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 7,
-                      9)); /* the head has already cut checkpoint 7, and reports 9 */
+    /* the head has already cut checkpoint 7, and reports 9 */
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 7, 9));
     order(&world, 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 9), 1);
     assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 8, 0));
@@ -115,11 +115,11 @@ static void a_cut_that_was_missed_is_followed_by_another(void **state) {
     assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 0, 0));
     checkpointer_want(&world.checkpointer);
     order(&world, 0);
-    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER),
-                     0); /* only the round state is asked */
+    /* only the round state is asked */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
-    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1,
-                      4)); /* LATER: the version will be cut, so the patience begins again */
+    /* LATER: the version will be cut, so the patience begins again */
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1, 4));
     order(&world, CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 4), 1);
     assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 4, 4));
@@ -171,18 +171,18 @@ static void slots_without_rounds_are_cut_behind_the_round_state(void **state) {
                             .slot = 2,
                             .name = 1,
                             .lsn = 5};
-    assert_false(
-        checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* the round state will cut this version */
+    /* the round state will cut this version */
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered));
     order(&world, 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
     ordered.status = SLOT_MESSAGE_OK;
-    assert_false(
-        checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* the round state has cut this version */
+    /* the round state has cut this version */
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered));
     order(&world, 2);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
-    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER),
-                     0); /* slot 0 has rounds: the round state makes it cut */
+    /* slot 0 has rounds: the round state makes it cut */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     say(&world, 1, 5, 0);
     order(&world, 3);
     say(&world, CHECKPOINTER_SIGNS, 5, 0);
@@ -203,8 +203,8 @@ static void a_seal_is_of_one_number(void **state) {
     assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 2, 8));
     assert_true(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
     assert_int_equal(world.checkpointer.origin, 8);
-    assert_false(
-        checkpointer_seal(&world.checkpointer, world.batcher, "depot", 3)); /* the number of the cluster map changed */
+    /* the number of the cluster map changed */
+    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 3));
     stop(&world);
 }
 

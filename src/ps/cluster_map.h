@@ -120,8 +120,8 @@ typedef struct cluster_map { /* a zero-initialized map means "none yet" */
 void cluster_map_fini(cluster_map *map);
 void cluster_map_copy(cluster_map *to, const cluster_map *from); /* `to` is initialized; its content is replaced */
 
-const cluster_map_server *cluster_map_find(const cluster_map *map,
-                                           uint32_t server); /* NULL: the server is not in the map */
+/* NULL: the server is not in the map */
+const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server);
 
 /* Adds the server or replaces its incarnation; `since` is the number of this cluster map, which is set. */
 void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation, const char *address);
@@ -149,8 +149,8 @@ static inline uint32_t cluster_map_table_slots(const cluster_map *map) {
 static inline uint32_t cluster_map_first(const cluster_map *map, bool rounds) {
     return map->mixed && !rounds ? cluster_map_table_slots(map) : 0;
 }
-static inline uint32_t
-cluster_map_round_slots(const cluster_map *map) { /* slots with rounds and values: the first ones */
+/* slots with rounds and values: the first ones */
+static inline uint32_t cluster_map_round_slots(const cluster_map *map) {
     return cluster_map_has_rounds(map) ? cluster_map_table_slots(map) : 0;
 }
 static inline bool cluster_map_in_rounds(const cluster_map *map, uint32_t slot) {

@@ -83,8 +83,8 @@ static void slots_with_rounds_beside_others(void **state) {
         assert_int_equal(cluster_map_consistency(&map, i).kind, i < 3 || i == 6 ? CONSISTENCY_BSP : CONSISTENCY_SSP);
     }
     assert_int_equal(cluster_map_consistency(&map, 3).bound, 3);
-    map.consistency.kind =
-        CONSISTENCY_BSP; /* consistency of tables that name none; slots without rounds are then ASP */
+    /* consistency of tables that name none; slots without rounds are then ASP */
+    map.consistency.kind = CONSISTENCY_BSP;
     assert_int_equal(cluster_map_consistency(&map, 3).kind, CONSISTENCY_ASP);
     map.mixed = false;
     assert_true(cluster_map_table_slots(&map) == 6 && cluster_map_in_rounds(&map, 5) &&
@@ -176,8 +176,8 @@ static void a_holder_of_the_previous_map_gets_the_changes(void **state) {
     assert_same(&known, &map);
     assert_int_equal(cluster_map_follow(&known, news), MR_STALE); /* not newer */
     older.number = 8;
-    assert_int_equal(cluster_map_follow(&older, news),
-                     MR_STALE); /* changes between the older map and the base are missing */
+    /* changes between the older map and the base are missing */
+    assert_int_equal(cluster_map_follow(&older, news), MR_STALE);
     free(bytes);
     span more = encode(&map, 7, &bytes); /* changes from an earlier base apply, too */
     assert_int_equal(cluster_map_follow(&older, more), MR_OK);
@@ -195,18 +195,18 @@ static void another_generation_is_followed_as_a_whole(void **state) {
     cluster_map_copy(&known, &map);
     go_on(&map);
     map.generation++;
-    assert_int_equal(cluster_map_follow(&known, encode(&map, 9, &bytes)),
-                     MR_STALE); /* changes do not apply to another generation */
+    /* changes do not apply to another generation */
+    assert_int_equal(cluster_map_follow(&known, encode(&map, 9, &bytes)), MR_STALE);
     free(bytes);
     assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)), MR_OK);
     assert_same(&known, &map);
     free(bytes);
     map.generation--;
-    assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)),
-                     MR_STALE); /* a map with a smaller number is rejected, even of another generation */
+    /* not newer, whatever the generation */
+    assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)), MR_STALE);
     free(bytes);
-    assert_int_equal(cluster_map_follow(&none, encode(&map, 9, &bytes)),
-                     MR_STALE); /* changes do not apply without a map */
+    /* changes do not apply without a map */
+    assert_int_equal(cluster_map_follow(&none, encode(&map, 9, &bytes)), MR_STALE);
     assert_int_equal(none.number, 0);
     free(bytes);
     cluster_map_fini(&map);

@@ -19,10 +19,8 @@
 
 typedef enum consistency_kind { CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP } consistency_kind;
 
-enum {
-    CONSISTENCY_BOUND_MAX = 1 << 20,
-    CONSISTENCY_TEXT = 16
-}; /* largest bound of SSP; size of a text, its terminating NUL included */
+/* largest bound of SSP; size of a text, its terminating NUL included */
+enum { CONSISTENCY_BOUND_MAX = 1 << 20, CONSISTENCY_TEXT = 16 };
 
 typedef struct consistency {
     consistency_kind kind;

@@ -24,8 +24,8 @@ static consistency_verdict judge(consistency_kind kind, uint32_t bound, consiste
     if (!rounds) pull.step = consistency_needs((consistency){kind, bound}, pull.step);
     consistency_verdict verdict = consistency_judge(rounds, &state, &pull);
     assert_true(!state.counted || state.slowest == 3);
-    assert_int_equal(consistency_judge(rounds, &state, &pull),
-                     verdict); /* the second call uses the computed `slowest` */
+    /* the second call uses the computed `slowest` */
+    assert_int_equal(consistency_judge(rounds, &state, &pull), verdict);
     return verdict;
 }
 

@@ -188,7 +188,7 @@ static void order_marks(controller *controller, bool news) {
 
 /* ---- Decided cluster maps. */
 
-/* Sends the cluster map now to the processes that begin a role in it, not with the next heartbeat. */
+/* Notifies the processes that begin a role in this cluster map now, not with the next heartbeat. */
 static void tell_those_it_begins_with(controller *controller, const cluster_map *map, bool anew) {
     for (uint32_t i = 0; anew && i < map->server_count; i++)
         batcher_add(controller->batcher, map->servers[i].address, NULL);

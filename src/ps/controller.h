@@ -74,8 +74,8 @@ typedef struct controller_options {
 typedef struct controller controller;
 
 controller *controller_create(const controller_options *options, int64_t now_us);
-void controller_destroy(
-    controller *controller); /* the caller ensures that no answer of the metadata store is pending */
+/* the caller ensures that no answer of the metadata store is pending */
+void controller_destroy(controller *controller);
 
 void controller_take(controller *controller, span bytes, int64_t now_us);
 int64_t controller_next_us(const controller *controller);
@@ -85,8 +85,8 @@ void controller_tick(controller *controller, int64_t now_us);
  * message of it arrives, and it is suspected sooner. */
 void controller_broken(controller *controller, const char *address, int64_t now_us);
 
-void controller_pin(controller *controller, const slot_placement_pin *pins,
-                    size_t count); /* borrowed for the controller's life */
+/* borrowed for the controller's life */
+void controller_pin(controller *controller, const slot_placement_pin *pins, size_t count);
 /* Drains these servers: their slots move to others, and a server may end when the cluster map has it in no chain.
  * Sorted, borrowed for the controller's life. */
 void controller_retire(controller *controller, const uint32_t *servers, size_t count);

@@ -94,8 +94,8 @@ static void a_slot_that_has_moved_rests(void **state) {
     assert_int_equal(measure(&world, one), 1); /* then one of the two moves, */
     assert_true(world.wishes[0].home != 0 && world.wishes[0].more == LOAD_TRACKER_MORE);
     int64_t moved_us = world.now_us;
-    assert_int_equal(measure(&world, one),
-                     1); /* and the other, because the cluster map has not recorded the first move yet */
+    /* and the other, because the cluster map has not recorded the first move yet */
+    assert_int_equal(measure(&world, one), 1);
     assert_true(world.tracker.slots[0].rest_us >= moved_us + LOAD_TRACKER_RESTS * DECIDE_US ||
                 world.tracker.slots[1].rest_us >= moved_us + LOAD_TRACKER_RESTS * DECIDE_US);
     stop(&world);

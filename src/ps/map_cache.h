@@ -22,8 +22,8 @@ void map_cache_unref(map_cache *cache);
 
 map_cache_page *map_cache_open(map_cache *cache); /* a follower's page with no map yet; release with map_cache_close */
 void map_cache_close(map_cache *cache, map_cache_page *page);
-const cluster_map *
-map_cache_map(const map_cache_page *page); /* borrowed until the next map_cache_follow or map_cache_close of the page */
+/* borrowed until the next map_cache_follow or map_cache_close of the page */
+const cluster_map *map_cache_map(const map_cache_page *page);
 
 /* Moves *page to the newer cluster map in these bytes, as cluster_map_follow does. After an error *page is
  * unchanged. */

@@ -30,7 +30,7 @@ void priority_queue_leave(priority_queue *queue, priority_entry *entry);
 
 /* NULL: the queue is empty. An entry that was passed over `patience` times goes first. */
 priority_entry *priority_queue_next(const priority_queue *queue, uint64_t patience);
-void priority_queue_go(priority_queue *queue,
-                       priority_entry *entry); /* removes the entry; all others were passed over once more */
+/* removes the entry; all others were passed over once more */
+void priority_queue_go(priority_queue *queue, priority_entry *entry);
 
 void priority_queue_check(const priority_queue *queue); /* asserts that both heaps have the same entries */

@@ -88,8 +88,8 @@ static void it_is_as_if_all_were_looked_at(void **state) {
         const plain *expected = plain_next(all);
         priority_entry *next = priority_queue_next(&queue, MANY);
         plain *goes = (plain *)(void *)next;
-        assert_true(goes == expected ||
-                    goes->passed == expected->passed); /* among entries passed over equally often, any may be next */
+        /* among entries passed over equally often, any may be next */
+        assert_true(goes == expected || goes->passed == expected->passed);
         worn += goes->passed >= MANY;
         priority_queue_go(&queue, next);
         goes->waits = false;

@@ -70,8 +70,8 @@ typedef struct rank_options {
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
     /* a pull of the round state was answered; `terms` is borrowed */
     void (*on_round)(void *context, const round_state_terms *terms);
-    void (*on_gone)(void *context, uint32_t slot,
-                    uint64_t version); /* the pulled version is gone; `version`: the current one */
+    /* the pulled version is gone; `version`: the current one */
+    void (*on_gone)(void *context, uint32_t slot, uint64_t version);
     /* the order of rank_order was answered; it holds from `round` on */
     void (*on_ordered)(void *context, replica_log_kind kind, bool done, uint64_t round);
     void *context;

@@ -367,8 +367,8 @@ static void pushes_beyond_the_credit_wait(void **state) {
         for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(push(&world, slot, name, ten, NULL), MR_OK);
     rank_flush(world.rank);
     assert_true(world.recorder.count == 1 && last_slot(&world) == 0);
-    hear(&world,
-         &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two pushes at a time */
+    /* two pushes at a time */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 25});
     assert_true(world.recorder.count == 3 && last_slot(&world) == 1 && world.recorder.list[1].message.slot == 1);
     assert_true(world.recorder.list[1].message.name == 5 && world.recorder.list[2].message.name == 6); /* in order */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .slot = 1, .rank = 2, .name = 6, .commit = 25});
@@ -482,8 +482,8 @@ static void another_generation_ends_what_is_under_way(void **state) {
     assert_true(world.over == 1 && !world.rank->ready && unacknowledged(&world) == 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_HELLO, SLOT_MESSAGE_OK, 0), SLOTS);
     world.generation = 5;
-    hear(&world,
-         &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5}); /* a late message of the old generation */
+    /* a late message of the old generation */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
     world.generation = 6;
     hear(&world,
          &(slot_message){

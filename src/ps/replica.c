@@ -182,8 +182,8 @@ void replica_enter(replica *replica, const cluster_map *map) {
         replica->phase = REPLICA_OUT;
         return;
     }
-    if (!keeps && since != map->birth)
-        return; /* the state was lost, although the cluster map names this replica: it never serves */
+    /* the state was lost, although the cluster map names this replica: it never serves */
+    if (!keeps && since != map->birth) return;
     if (!keeps && map->origin != 0) {
         replica_load(replica);
         return;

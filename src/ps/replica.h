@@ -104,15 +104,15 @@ typedef struct replica_host { /* operations of the server that a replica needs *
     /* NULL: no checkpoints */
     void (*to_checkpoints)(void *context, const slot_message *message);
     void *context;
-    void (*on_loaded)(void *watcher,
-                      const replica *replica); /* the replica was loaded from a checkpoint; may be NULL */
+    /* the replica was loaded from a checkpoint; may be NULL */
+    void (*on_loaded)(void *watcher, const replica *replica);
     /* an entry was applied; may be NULL */
     void (*on_applied)(void *watcher, const replica *replica, const replica_log_entry *entry);
     void *watcher;
 } replica_host;
 
-replica *replica_create(const replica_host *host,
-                        uint32_t slot); /* `host` is borrowed for the replica's life; the phase is OUT */
+/* `host` is borrowed for the replica's life; the phase is OUT */
+replica *replica_create(const replica_host *host, uint32_t slot);
 void replica_destroy(replica *replica);
 
 void replica_enter(replica *replica, const cluster_map *map); /* no-op if the slot's epoch is not newer */
@@ -145,5 +145,5 @@ void replica_write_values(const replica *replica, buffer *out); /* replaces the 
 const void *replica_values(const replica *replica);             /* NULL: no replica, or the replica of a round state */
 uint64_t replica_held(const replica *replica, uint32_t rank);   /* bytes held on this rank's credit */
 uint64_t replica_name(const replica *replica, uint32_t rank);   /* last applied seq of the rank */
-const struct round_state *
-replica_round_state(const replica *replica); /* only for the slot of the round state; NULL: no replica */
+/* only for the slot of the round state; NULL: no replica */
+const struct round_state *replica_round_state(const replica *replica);

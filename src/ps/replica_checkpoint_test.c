@@ -110,8 +110,8 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
     assert_true(replica_name(world->site[2].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
     assert_int_equal(replica_name(world->site[2].replica, 0), 0); /* rank 0 pushed only after the cut */
     shard = restore(world, 3, REPLICA_FIXTURE_RANKS + 1, 6, shard);
-    assert_int_equal(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS),
-                     0); /* a new rank begins like the slowest */
+    /* a new rank begins like the slowest */
+    assert_int_equal(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS), 0);
     assert_true(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
     shared_bytes_unref(shard);
 }

@@ -145,8 +145,8 @@ void replica_count_logged(replica *replica, const replica_log_entry *entry);
 void replica_commit(replica *replica, uint64_t lsn);
 void replica_advance(replica *replica); /* after the level, or a successor's level, has grown */
 void replica_take_entry(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes);
-void replica_tell_level(replica *replica, uint32_t server,
-                        slot_message_status status); /* LATER: no room for an entry */
+/* LATER: no room for an entry */
+void replica_tell_level(replica *replica, uint32_t server, slot_message_status status);
 void replica_take_level(replica *replica, uint32_t from, const slot_message *message);
 void replica_ask_levels(replica *replica); /* repeats questions for levels that may be lost */
 
@@ -178,9 +178,8 @@ void replica_take_terms(replica *replica, const slot_message *message);
 
 /* replica_norms.c. At a head whose sum is complete. False: norms are missing. */
 bool replica_measure(replica *replica, const round_state_terms *terms);
-shared_bytes *
-replica_take_sum(replica *replica,
-                 const round_state_terms *terms); /* as the entry of its round; the caller owns a reference */
+/* Returns the sum as the entry of its round; the caller owns a reference. */
+shared_bytes *replica_take_sum(replica *replica, const round_state_terms *terms);
 void replica_drop_norms(replica *replica);
 void replica_tick_norms(replica *replica);
 void replica_take_measure(replica *replica, const slot_message *message);
@@ -200,8 +199,8 @@ void replica_apply_order(replica *replica, const replica_log_entry *entry);
 void replica_tell_terms(replica *replica); /* sends terms and orders to the heads that need them */
 
 /* replica_serve.c */
-void replica_append(replica *replica,
-                    const replica_log_entry *entry); /* at the head: logs the entry and sends it down the chain */
+/* at the head: logs the entry and sends it down the chain */
+void replica_append(replica *replica, const replica_log_entry *entry);
 void replica_apply(replica *replica, const replica_log_entry *entry);
 void replica_take_push(replica *replica, const slot_message *message, shared_bytes *bytes);
 void replica_take_hello(replica *replica, const slot_message *message);

@@ -65,8 +65,8 @@ static consistency_verdict judge(const replica *replica, consistency_state *stat
     if (MUTATED("no-known")) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(rounds, state, &pull);
     if (MUTATED("any-version") && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
-    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin)
-        verdict = CONSISTENCY_NEVER; /* a version before the checkpoint was not restored */
+    /* a version before the checkpoint was not restored */
+    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER;
     return verdict;
 }
 

@@ -93,8 +93,8 @@ static void the_keys_of_a_waiting_pull_are_held(void **state) {
     pull.payload = shared_bytes_bytes(large);
     pull.commit = 71;
     replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
-    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull,
-                 large); /* a repetition replaces the same pull */
+    /* a repetition replaces the same pull */
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
     assert_int_equal(large->refs, 2);
     replica_fixture_push(world, 0, 0, 5, 0);
     assert_true(shown_bytes(world, 0, 70) == SIZE_MAX && shown_bytes(world, 0, 71) == 0 && large->refs == 1);
@@ -115,9 +115,8 @@ static void any_copy_shows_what_it_has(void **state) {
     replica_fixture_settle(world, 0); /* the other members have applied the push, the head does not know */
     replica_fixture_ask(world, 2, (slot_message){.kind = SLOT_MESSAGE_PULL});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0), 1);
-    replica_fixture_ask(
-        world, 0,
-        (slot_message){.kind = SLOT_MESSAGE_PULL, .lsn = 1}); /* the rank has seen a newer state than the head's */
+    /* the rank has seen a newer state than the head's */
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .lsn = 1});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0), 1);
     replica_fixture_chain(world, 0, (uint32_t[]){2, 0}, 2);
     replica_fixture_enter(world, 0); /* its log has entries that may have been acknowledged */

@@ -50,8 +50,8 @@ static void pushes_in_other_batches_are_applied_once(void **state) {
     replica_fixture_push(world, 0, 0, 2, 0); /* items 1 and 2 in one payload */
     replica_fixture_push(world, 0, 0, 5, 2); /* items 3 to 5 */
     assert_int_equal(replica_fixture_look(world, 0).applied, 2);
-    replica_fixture_push(world, 0, 0, 1,
-                         5); /* another process repeats them as 1, then 2 to 4, then 5; all are applied already */
+    /* another process repeats them as 1, then 2 to 4, then 5; all are applied already */
+    replica_fixture_push(world, 0, 0, 1, 5);
     replica_fixture_push(world, 0, 0, 4, 5);
     replica_fixture_push(world, 0, 0, 5, 5);
     assert_true(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 1) == 1 &&

@@ -136,8 +136,8 @@ typedef struct round_state_round {
 
 /* size of the bytes before the sum */
 size_t round_state_round_head(uint32_t rank_count);
-void round_state_write_round(const round_state_terms *terms, uint32_t rank_count,
-                             uint8_t *out); /* writes the head of the entry */
+/* writes the head of the entry */
+void round_state_write_round(const round_state_terms *terms, uint32_t rank_count, uint8_t *out);
 /* false: malformed */
 bool round_state_read_round(span bytes, uint32_t rank_count, round_state_round *out);
 

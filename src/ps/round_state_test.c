@@ -236,8 +236,8 @@ static void the_entry_of_a_round_has_terms_sum_and_norms(void **state) {
     assert_true(round_state_read_round(span_of(bytes, head + 12), 11, &round));
     assert_true(round.sum.size == 3 && round.norms.size == 5 && memcmp(round.norms.data, "norms", 5) == 0);
     assert_true(round_state_read_round(span_of("\4\0\0\0\0\0\0\0\0\0\0\0", 12), 11, &round) && round.sum.size == 0);
-    assert_false(
-        round_state_read_round(span_of(bytes, head + 3), 11, &round)); /* too short for the size of the norms */
+    /* too short for the size of the norms */
+    assert_false(round_state_read_round(span_of(bytes, head + 3), 11, &round));
     bytes[head + 8] = 9;
     assert_false(round_state_read_round(span_of(bytes, head + 12), 11, &round)); /* the norms' size exceeds the entry */
 }

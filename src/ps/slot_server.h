@@ -45,8 +45,8 @@ typedef struct slot_server_options {
     void (*on_applied)(void *context, const replica *replica, const replica_log_entry *entry);
     void (*on_loaded)(void *context, const replica *replica); /* a replica was loaded from a checkpoint; may be NULL */
     void (*on_replaced)(void *context, uint64_t incarnation); /* as in rank_agent.h; may be NULL */
-    void (*on_deposed)(
-        void *context); /* another process took this one's place; its messages are ignored; may be NULL */
+    /* another process took this one's place; its messages are ignored; may be NULL */
+    void (*on_deposed)(void *context);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
 } slot_server_options;

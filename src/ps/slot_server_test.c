@@ -333,8 +333,8 @@ static void a_member_takes_what_it_has_room_for(void **state) {
     world.recorder.count = 0;
     hear(&world, 4, 40, "s4", &entry);
     entry.lsn = 2;
-    hear(&world, 4, 40, "s4",
-         &entry); /* this server is the tail: its entries are applied, and their credit is free again */
+    /* this server is the tail: its entries are applied, and their credit is free again */
+    hear(&world, 4, 40, "s4", &entry);
     const slot_message *said = &world.recorder.list[world.recorder.count - 1].message;
     assert_true(said->kind == SLOT_MESSAGE_LEVEL && said->status == SLOT_MESSAGE_OK && said->lsn == 2 &&
                 said->prev == 10);
@@ -374,8 +374,8 @@ static void a_joiner_is_who_the_map_says(void **state) {
          &(slot_message){.kind = SLOT_MESSAGE_PUSH, .rank = 1, .epoch = 1, .name = 6});
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = 1, .name = 4, .prev = 41};
     world.recorder.count = 0;
-    hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d",
-         &join); /* a joiner that this server's cluster map does not have yet */
+    /* a joiner that this server's cluster map does not have yet */
+    hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join);
     hear(&world, 4, 40, "s4", &(slot_message){.kind = SLOT_MESSAGE_LEVEL, .epoch = 1, .lsn = 1, .commit = 1});
     slot_server_tick(world.server, 100 + SLOT_SERVER_TICK_US);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 0);

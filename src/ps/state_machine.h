@@ -53,8 +53,8 @@ typedef struct state_machine_ops {
      * to get; `norms`: the known norms, one after the other. The caller owns the part. NULL: no further norm is
      * needed. Nothing observable changes. */
     shared_bytes *(*measure)(void *self, span sum, span norms, uint64_t moment);
-    shared_bytes *(*combine)(void *context, const span *parts,
-                             size_t count); /* `parts` by slot; an empty one: the slot has none */
+    /* `parts` by slot; an empty one: the slot has none */
+    shared_bytes *(*combine)(void *context, const span *parts, size_t count);
     void (*apply_normed)(void *self, span sum, span norms, uint64_t moment);
 
     /* A push may refer to bytes outside its payload, which exist while the push is taken. `now`: the next `apply` is

@@ -99,7 +99,7 @@ typedef struct consumer_group_wish {
     uint32_t rank, count; /* count: most steps that need batches, from `step` on, of `batch` items each; 0: none */
     uint64_t step, batch;
     batch_claims_past past;
-    uint64_t birth;   /* of the consumer group that the sender knows */
+    uint64_t birth;   /* birth in the consumer group that the sender knows */
     bool leaves;      /* the rank leaves; batches from `step` on, none of them begun, are handed back; count is 0 */
     uint64_t granted; /* if `leaves`: number of the rank's claims that the sender knows */
 } consumer_group_wish;

@@ -217,7 +217,7 @@ static void consumer_groups_come_back_as_they_went(void **state) {
     assert_memory_equal(bytes, other, size);
     assert_true(again.number == 7 && consumer_group_find(&again, 2)->incarnation == 12 && out.members == NULL);
     assert_true(bytes[20] == CONSUMER_GROUP_SERVER &&
-                bytes[21] == 0); /* of the first member: its role, and the zero after it */
+                bytes[21] == 0); /* the first member's role, and the zero after it */
     bytes[21] = 1;
     assert_int_equal(consumer_group_decode(span_of(bytes, size), &out), MR_CORRUPT);
     consumer_group_fini(&again);

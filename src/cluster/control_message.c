@@ -25,7 +25,7 @@ static const field swap[] = {FIELD(U64, request), FIELD(SPAN, key),   FIELD(U64,
 static const field lease[] = {FIELD(U64, request), FIELD(U64, lease), FIELD(U64, ttl_us), {END, 0}};
 static const field answer[] = {
     FIELD(U64, request), FIELD(STATUS, status), FIELD(U64, version), FIELD(SPAN, value), {END, 0}};
-static const field content[] = {FIELD(REST, value), {END, 0}}; /* of VIEW and of users' kinds */
+static const field content[] = {FIELD(REST, value), {END, 0}}; /* content of VIEW and of users' kinds */
 
 static const field *layout_of(uint8_t kind) { /* NULL: unknown kind */
     static const field *const layouts[] = {

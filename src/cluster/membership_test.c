@@ -21,8 +21,8 @@ enum { ME = 10 };
 typedef struct oracle {
     bool open, swap;
     char key[20];
-    uint64_t expected;        /* of a get: the newest known version */
-    membership_view proposed; /* of a swap of the view */
+    uint64_t expected;        /* in a get: the newest known version */
+    membership_view proposed; /* proposed view in a swap */
     metadata_store_done_fn *done;
     void *argument;
 } oracle;

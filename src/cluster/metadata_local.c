@@ -12,7 +12,7 @@
 typedef struct request {
     list queued; /* in the queue until a tick sends it */
     control_message question;
-    uint8_t *bytes; /* of key and value, owned */
+    uint8_t *bytes; /* key and value, owned */
     mr_status refused;
     metadata_store_done_fn *done;
     void *argument;

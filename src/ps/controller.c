@@ -42,8 +42,8 @@ struct controller {
     uint64_t *drops; /* by rank, owned: the number of an unanswered order to drop the rank; 0: none */
     load_tracker tracker;
     checkpointer checkpointer;
-    bool resumes;        /* the deployment was stopped on purpose, and no server of that time has been heard since */
-    bool restoring;      /* the end of this generation was requested */
+    bool resumes;   /* the deployment was stopped on purpose, and no server of that time has sent a message since */
+    bool restoring; /* the end of this generation was requested */
     uint64_t generation; /* generation of the known cluster map */
     cluster_map proposed;
     bool asking, looked; /* asking: an answer of the metadata store is pending; looked: the cluster map was read once */

@@ -361,7 +361,7 @@ static void an_intended_stop_is_no_loss(void **state) {
         hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
         assert_null(serve(&world, 10));
         start_again(&world, way == 0 ? 0 : world.version);
-        if (way == 2) (void)serve(&world, 10);          /* only the scheduler was stopped: its servers are heard */
+        if (way == 2) (void)serve(&world, 10); /* only the scheduler was stopped: its servers still send heartbeats */
         hear(&world, SLOT_MESSAGE_WORKER | 1, 6, NULL); /* a worker that comes before the servers changes nothing */
         pass(&world, 3, 0);
         const cluster_map *map = serve(&world, 20);

@@ -33,8 +33,8 @@ void credit_fini(credit *credit);
 void credit_take(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 void credit_return(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 
-bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* a message of this rank */
-bool credit_follows(const credit *credit, size_t bytes);               /* an entry from the predecessor */
+bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* room for a message of this rank */
+bool credit_follows(const credit *credit, size_t bytes);               /* room for an entry from the predecessor */
 
 /* Grants in answers: bytes that a rank may have in flight; bytes that a predecessor may still send along a chain. */
 uint64_t credit_grant(const credit *credit);

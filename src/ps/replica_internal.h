@@ -6,12 +6,12 @@
 #include "ps/round_state.h"
 
 typedef struct replica_successor { /* receiver of entries: the next member of the chain, or a joiner */
-    uint64_t level;                /* its last reported level: it has all entries up to here in this epoch */
-    uint64_t sent;                 /* last entry sent to it */
-    uint64_t applied;              /* last entry that it knows to be committed */
-    bool heard;                    /* it has reported in this epoch */
-    uint64_t room;                 /* bytes after its level that it can take */
-    uint64_t asked;                /* 1 + its level when it was last asked; 0: not asked */
+    uint64_t level;                /* last reported level: the receiver has all entries up to here in this epoch */
+    uint64_t sent;                 /* last entry sent */
+    uint64_t applied;              /* last entry that the receiver knows to be committed */
+    bool heard;                    /* a LEVEL has arrived in this epoch */
+    uint64_t room;                 /* bytes after `level` that the receiver can take */
+    uint64_t asked;                /* 1 + level when the receiver was last asked; 0: not asked */
 } replica_successor;
 
 typedef struct replica_join { /* a tail's joiner */

@@ -30,7 +30,7 @@ typedef enum replica_log_kind {
     REPLICA_LOG_DROP, /* JOIN, LEAVE, DROP: orders to a round state (round_state.h); `name`: number of the order */
     REPLICA_LOG_VOID,
     REPLICA_LOG_REDO, /* VOID, REDO: decisions of a round state; `name`: the round */
-    REPLICA_LOG_MARK, /* a checkpoint */
+    REPLICA_LOG_MARK, /* orders a checkpoint; `name`: its number */
     /* changes nothing; a head that commits it is current, and then answers the request `name` of `rank`; payload: its
      * query */
     REPLICA_LOG_FRESH,

@@ -193,7 +193,7 @@ bool round_state_read_round(span bytes, uint32_t rank_count, round_state_round *
     return true;
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 size_t round_state_size(uint32_t rank_count) { return HEAD_SIZE + RANKS * rank_set_size(rank_count); }
 

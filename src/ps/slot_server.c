@@ -11,7 +11,7 @@
 #include "base/mutation.h"
 #include "cluster/metadata_store.h"
 
-typedef struct voice { /* address of a rank's process, from its last packet in a valid term */
+typedef struct voice { /* address of a rank's process, from the first packet of its newest term */
     uint64_t term;     /* 0: no packet yet */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } voice;

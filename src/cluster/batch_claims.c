@@ -42,13 +42,13 @@ static int by_step(const void *key, const void *item) {
     return (a->step > b->step) - (a->step < b->step);
 }
 
-/* The first claim of the rank at this step or behind it, if there is one there. */
+/* Index of the rank's first claim that begins at this step or later. */
 static size_t seek(const batch_claims *claims, uint32_t rank, uint64_t step) {
     batch_claim key = {.rank = rank, .step = step};
     return binary_search_first(&key, claims->list, claims->count, sizeof *claims->list, by_step);
 }
 
-/* The place behind the last claim of the rank: no claim has a step so high. */
+/* Index after the last claim of the rank: no claim begins at so high a step. */
 static size_t seek_end(const batch_claims *claims, uint32_t rank) { return seek(claims, rank, UINT64_MAX); }
 
 static uint64_t end_of(const batch_claim *claim) { return claim->step + claim->count; }
@@ -86,9 +86,9 @@ batch_claims_piece batch_claims_piece_of(const batch_claim *claim, uint64_t step
     return piece;
 }
 
-/* ---- One more, some fewer. */
+/* ---- Adding claims. */
 
-/* Every step has a piece, and no piece is longer than the others. */
+/* Every step has a batch, and only the last one may be shorter than `batch` items. */
 static bool is_sound(const batch_claim *claim) {
     const batch_claims_piece *piece = &claim->piece;
     if (claim->count == 0 || claim->count > BATCH_CLAIMS_STEPS_MAX || claim->batch == 0 ||
@@ -106,7 +106,7 @@ static bool goes_on(const batch_claim *last, const batch_claim *next) {
            size == last->count * last->batch && last->count + next->count <= BATCH_CLAIMS_STEPS_MAX;
 }
 
-static void make_rank(batch_claims *claims, uint32_t rank) { /* there is room for it */
+static void make_rank(batch_claims *claims, uint32_t rank) { /* the caller ensures that there is room */
     size_t at = seek_rank(claims, rank);
     if (find_rank(claims, rank) != NULL) return;
     claims->ranks = xrealloc(claims->ranks, (claims->rank_count + 1) * sizeof *claims->ranks);
@@ -156,7 +156,7 @@ mr_status batch_claims_add(batch_claims *claims, const batch_claim *claim) {
     return MR_OK;
 }
 
-/* ---- Steps that are over, and pieces handed back. */
+/* ---- Steps that are over, and items handed back. */
 
 static void hand_back(batch_claims *claims, const batch_claims_piece *piece) {
     batch_claims_piece *last = claims->back_count == 0 ? NULL : &claims->back[claims->back_count - 1];
@@ -169,7 +169,7 @@ static void hand_back(batch_claims *claims, const batch_claims_piece *piece) {
     MR_ASSERT(piece->from < piece->to && claims->back_count <= BATCH_CLAIMS_BACK_MAX);
 }
 
-/* Claims from `first` to the one before `end` are not there any more. */
+/* Removes the claims from index `first` to `end` - 1. */
 static void take_out(batch_claims *claims, size_t first, size_t end) {
     memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
     claims->count -= end - first;
@@ -177,7 +177,8 @@ static void take_out(batch_claims *claims, size_t first, size_t end) {
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Of one claim: those of its steps from `over` on that are over now, as far as anything is known of them. */
+/* Hands back the batches of one claim for steps from `over` to past->over - 1 that were not used, as far as `past`
+ * reports them. */
 static void hand_back_unspent(batch_claims *claims, const batch_claim *claim, uint64_t over,
                               const batch_claims_past *past) {
     uint64_t known = later(past->since, past->over > 64 ? past->over - 64 : 0);
@@ -208,8 +209,10 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
         return false;
     size_t first = seek(claims, rank, step), end = seek_end(claims, rank);
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
-    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL;    /* it has no such step */
-    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* the member repeats it */
+    /* the claim before does not contain this step */
+    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL;
+    /* the member repeats its message */
+    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false;
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
                                     open->piece.to};
@@ -218,7 +221,7 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
         open->piece.to = piece.from;
     }
     for (size_t i = first; i < end; i++) hand_back(claims, &claims->list[i].piece);
-    if (open != NULL && end_of(open) <= over) first--; /* nothing of it is left */
+    if (open != NULL && end_of(open) <= over) first--; /* the shortened claim is over as a whole */
     take_out(claims, first, end);
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return true;
@@ -235,7 +238,7 @@ bool batch_claims_take_back(batch_claims *claims, uint64_t items, batch_claims_p
     return true;
 }
 
-/* ---- Bytes. */
+/* ---- Encoding. */
 
 static void write_claim(writer *writer, const batch_claim *claim, uint64_t before, uint64_t epoch) {
     const batch_claims_piece *piece = &claim->piece;
@@ -276,7 +279,7 @@ void batch_claims_encode(const batch_claims *claims, uint64_t epoch, writer *wri
     write_back(claims, epoch, writer);
 }
 
-/* Claims of a rank are in order, apart from each other, and not over. */
+/* Reads a claim and checks that the claims of a rank are in order, disjoint, and not over. */
 static bool read_claim(reader *reader, const batch_claims_rank *rank, uint64_t before, bool first, uint64_t epoch,
                        batch_claim *claim) {
     *claim = (struct batch_claim){.rank = rank->rank, .step = varint_unfold(reader_varint(reader), before)};

@@ -1,4 +1,4 @@
-/* batch_claims_test.c — steps and their pieces: claimed once, found again, forgotten, handed back. */
+/* batch_claims_test.c — batches of steps: claimed once, found again, dropped, handed back. */
 #include "cluster/batch_claims.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void assert_piece(const batch_claims *claims, uint32_t rank, uint64_t ste
     assert_true(piece.part == 1 && piece.epoch == 2 && piece.from == from && piece.to == to);
 }
 
-/* All that is over was done. */
+/* Ends the steps before `over`; all of them used their batches. */
 static void forget(batch_claims *claims, uint32_t rank, uint64_t over) {
     assert_true(batch_claims_forget(claims, rank, &(batch_claims_past){.over = over, .since = over}));
 }
@@ -53,10 +53,10 @@ static void a_step_is_claimed_once(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
     assert_int_equal(add(&claims, 3, 8, 1, 40, 4), MR_STALE);
-    assert_int_equal(add(&claims, 3, 5, 3, 40, 12), MR_STALE); /* its last step */
+    assert_int_equal(add(&claims, 3, 5, 3, 40, 12), MR_STALE); /* its last step is claimed */
     assert_int_equal(add(&claims, 3, 5, 9, 40, 36), MR_STALE);
-    assert_int_equal(add(&claims, 3, 5, 2, 40, 8), MR_OK); /* a gap */
-    assert_int_equal(add(&claims, 4, 8, 1, 60, 4), MR_OK); /* another's */
+    assert_int_equal(add(&claims, 3, 5, 2, 40, 8), MR_OK); /* fills a gap */
+    assert_int_equal(add(&claims, 4, 8, 1, 60, 4), MR_OK); /* another rank's step */
     assert_piece(&claims, 3, 6, 44, 48);
     assert_piece(&claims, 3, 7, 0, 4);
     batch_claims_fini(&claims);
@@ -68,7 +68,7 @@ static void adjacent_claims_are_merged(void **state) {
     assert_int_equal(add(&claims, 3, 9, 2, 8, 7), MR_OK);
     assert_int_equal(claims.count, 1);
     assert_piece(&claims, 3, 10, 12, 15);
-    assert_int_equal(add(&claims, 3, 11, 1, 15, 4), MR_OK); /* behind a shorter piece */
+    assert_int_equal(add(&claims, 3, 11, 1, 15, 4), MR_OK); /* cannot be merged: the batch before is shorter */
     assert_int_equal(claims.count, 2);
     assert_piece(&claims, 3, 11, 15, 19);
     batch_claims_fini(&claims);
@@ -77,8 +77,8 @@ static void adjacent_claims_are_merged(void **state) {
 static void invalid_claims_are_refused(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 1, 0, 0, 0, 1), MR_INVALID);
-    assert_int_equal(add(&claims, 1, 0, 2, 0, 9), MR_INVALID); /* more than two pieces */
-    assert_int_equal(add(&claims, 1, 0, 2, 0, 4), MR_INVALID); /* the second would be empty */
+    assert_int_equal(add(&claims, 1, 0, 2, 0, 9), MR_INVALID); /* more items than two batches hold */
+    assert_int_equal(add(&claims, 1, 0, 2, 0, 4), MR_INVALID); /* the second batch would be empty */
     assert_int_equal(add(&claims, 1, UINT64_MAX, 1, 0, 4), MR_INVALID);
     batch_claim none = {.rank = 1, .count = 1};
     assert_int_equal(batch_claims_add(&claims, &none), MR_INVALID);
@@ -93,7 +93,7 @@ static void finished_batches_are_not_claimed_again(void **state) {
     forget(&claims, 3, 9);
     assert_null(batch_claims_find(&claims, 3, 8));
     assert_piece(&claims, 3, 9, 8, 12);
-    forget(&claims, 3, 5); /* back: never */
+    forget(&claims, 3, 5); /* `over` never decreases */
     assert_int_equal(batch_claims_over(&claims, 3), 9);
     forget(&claims, 3, 11);
     assert_int_equal(claims.count, 1);
@@ -109,20 +109,20 @@ static void assert_back(batch_claims *claims, uint64_t items, uint64_t from, uin
     assert_true(piece.part == 1 && piece.epoch == 2 && piece.from == from && piece.to == to);
 }
 
-/* Steps 7 to 11: nothing is known of the first, the third was done. */
+/* Steps 7 to 11: step 7 is unknown, step 9 used its batch. */
 static void unspent_batches_are_handed_back(void **state) {
     batch_claims claims = {0};
     batch_claims_piece piece;
     assert_int_equal(add(&claims, 3, 7, 5, 0, 18), MR_OK);
     assert_true(batch_claims_forget(&claims, 3, &(batch_claims_past){.over = 11, .since = 8, .spent = 2}));
     assert_int_equal(claims.back_count, 2);
-    assert_piece(&claims, 3, 11, 16, 18); /* that is to come */
+    assert_piece(&claims, 3, 11, 16, 18); /* not over yet */
     assert_true(batch_claims_forget(&claims, 3, &(batch_claims_past){.over = 11, .since = 0}));
-    assert_int_equal(claims.back_count, 2); /* once */
+    assert_int_equal(claims.back_count, 2); /* handed back once */
     assert_true(batch_claims_forget(&claims, 3, &(batch_claims_past){.over = 12, .since = 0}));
-    assert_back(&claims, 3, 4, 7); /* as much as is wanted */
+    assert_back(&claims, 3, 4, 7); /* at most the wanted number of items */
     assert_back(&claims, 100, 7, 8);
-    assert_back(&claims, 100, 12, 18); /* those that go on are one */
+    assert_back(&claims, 100, 12, 18); /* adjacent ranges are merged */
     assert_false(batch_claims_take_back(&claims, 100, &piece));
     batch_claims_fini(&claims);
 }
@@ -136,7 +136,7 @@ static void old_claims_count_as_spent(void **state) {
     batch_claims_fini(&claims);
 }
 
-/* A rank that leaves with step 9 has done 7 and 8; what it says late, or twice, is not about what it claims later. */
+/* A rank that leaves at step 9 has done 7 and 8; its late or repeated message does not affect later claims. */
 static void batches_not_begun_are_handed_back(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 4, 0, 14), MR_OK);
@@ -145,7 +145,7 @@ static void batches_not_begun_are_handed_back(void **state) {
     assert_int_equal(batch_claims_granted(&claims, 3), 2);
     assert_true(batch_claims_any(&claims, 3, 11, 21) && !batch_claims_any(&claims, 3, 11, 20) &&
                 !batch_claims_any(&claims, 3, 22, 99));
-    assert_false(batch_claims_return(&claims, 3, 9, 1)); /* it did not know of the second */
+    assert_false(batch_claims_return(&claims, 3, 9, 1)); /* the message was sent before the second claim */
     assert_false(batch_claims_return(&claims, 5, 0, 0));
     assert_true(batch_claims_return(&claims, 3, 9, 2));
     assert_false(batch_claims_return(&claims, 3, 9, 2));
@@ -154,13 +154,13 @@ static void batches_not_begun_are_handed_back(void **state) {
     assert_false(batch_claims_any(&claims, 3, 9, UINT64_MAX));
     assert_back(&claims, 100, 8, 14);
     assert_back(&claims, 100, 50, 58);
-    assert_int_equal(add(&claims, 3, 9, 1, 70, 4), MR_OK); /* it is back */
+    assert_int_equal(add(&claims, 3, 9, 1, 70, 4), MR_OK); /* the rank claims the step again */
     assert_false(batch_claims_return(&claims, 3, 9, 2));
     assert_piece(&claims, 3, 9, 70, 74);
     batch_claims_fini(&claims);
 }
 
-/* Nothing of a claim is left: what is decoded has no such claims. */
+/* A claim without remaining steps is removed: an encoding with one is invalid. */
 static void a_claim_of_which_nothing_is_left_goes(void **state) {
     batch_claims claims = {0}, again = {0};
     uint8_t bytes[64];
@@ -197,9 +197,9 @@ static void batch_claims_come_back_as_they_went(void **state) {
         for (uint64_t step = 5; step < 50; step += 9)
             assert_int_equal(add(&claims, rank, step, 3, 1000 * rank + step, 11), MR_OK);
     forget(&claims, 6, 7);
-    forget(&claims, 9, 1000); /* nothing of it is left but that */
+    forget(&claims, 9, 1000); /* the rank has no claims, only `over` */
     assert_true(batch_claims_forget(&claims, 12, &(batch_claims_past){.over = 15}));
-    assert_int_equal(claims.back_count, 2); /* two pieces in a row each */
+    assert_int_equal(claims.back_count, 2); /* adjacent batches are merged to one range each */
     writer writer = writer_of(NULL, 0);
     batch_claims_encode(&claims, 3, &writer);
     size_t size = writer_needs(&writer);

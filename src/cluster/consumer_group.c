@@ -13,7 +13,8 @@
 #include "base/varint.h"
 #include "cluster/control_message.h"
 
-enum { BYTES_MAX = CONTROL_MESSAGE_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
+/* no claim is added above this size: it leaves room for members */
+enum { BYTES_MAX = CONTROL_MESSAGE_VALUE_MAX - 4096 };
 
 bool consumer_group_is_full(const consumer_group *group) {
     return group->claims.count == BATCH_CLAIMS_MAX || consumer_group_size(group) > BYTES_MAX;
@@ -68,7 +69,7 @@ static void leave_parts(consumer_group *group, const consumer_group_member *memb
     }
 }
 
-/* ---- Coming and going. */
+/* ---- Members that join and leave. */
 
 void consumer_group_remove(consumer_group *group, uint32_t id) {
     consumer_group_member *member = find(group, id);
@@ -150,12 +151,13 @@ bool consumer_group_pass(consumer_group *group, const consumer_group_wish *wish)
     batch_claims_past past = wish->past;
     if (wish->birth != group->birth) return false;
     if (MUTATED("no-return")) past.since = past.over;
-    (void)batch_claims_forget(&group->claims, wish->rank, &past); /* without room the member repeats it */
+    /* without room nothing changes, and the member repeats its message */
+    (void)batch_claims_forget(&group->claims, wish->rank, &past);
     bool left = wish->leaves && batch_claims_return(&group->claims, wish->rank, wish->step, wish->granted);
     return left || batch_claims_over(&group->claims, wish->rank) != before;
 }
 
-/* The next items for this process, so many at most; false: there are none. */
+/* Takes the next items for this process, at most `items`. False: there are none. */
 static bool take_items(consumer_group *group, uint32_t id, uint64_t incarnation, uint64_t items,
                        batch_claims_piece *out) {
     if (batch_claims_take_back(&group->claims, items, out)) return true;
@@ -171,7 +173,7 @@ static bool take_items(consumer_group *group, uint32_t id, uint64_t incarnation,
     return true;
 }
 
-/* A mutation: the step can be claimed again. */
+/* Mutation: the step can be claimed again. */
 static void forget_claim(batch_claims *claims, uint32_t rank, uint64_t step) {
     const batch_claim *found = batch_claims_find(claims, rank, step);
     if (found == NULL) return;
@@ -203,7 +205,7 @@ mr_status consumer_group_claim(consumer_group *group, uint32_t id, uint64_t inca
     return claim.step == wish->step ? MR_STALE : MR_OK;
 }
 
-/* The number of unfinished parts of each member; the caller's. */
+/* The number of unfinished parts of each member; the caller frees it. */
 static size_t *count_loads(const consumer_group *group) {
     size_t *loads = xcalloc(group->member_count + 1, sizeof *loads);
     for (size_t i = 0; i < group->part_count; i++) {
@@ -214,7 +216,7 @@ static size_t *count_loads(const consumer_group *group) {
     return loads;
 }
 
-/* The workers with the fewest and with the most; the lowest ids of those. False: there are no workers. */
+/* Workers with the fewest and the most unfinished parts; among equals the lowest id. False: no workers. */
 static bool extremes(const consumer_group *group, const size_t *loads, size_t *least, size_t *most) {
     bool found = false;
     for (size_t i = 0; i < group->member_count; i++) {
@@ -234,7 +236,7 @@ static void give(consumer_group *group, size_t part, size_t *loads, size_t to) {
     loads[to]++;
 }
 
-/* A worker works on its first part and gives up its last. It has one. */
+/* The last unfinished part of a member that has one: a worker works on its first part and gives up its last. */
 static size_t last_of(const consumer_group *group, const consumer_group_member *member) {
     size_t at = group->part_count;
     do MR_ASSERT(at-- > 0);
@@ -253,9 +255,9 @@ void consumer_group_deal(consumer_group *group) {
     free(loads);
 }
 
-/* ---- Bytes. */
+/* ---- Encoding. */
 
-/* The length of the common beginning of two addresses. */
+/* Length of the common prefix of two addresses. */
 static size_t shared(const char *before, const char *address) {
     size_t count = 0;
     while (before[count] != '\0' && before[count] == address[count]) count++;
@@ -272,7 +274,7 @@ static void write_members(const consumer_group *group, writer *writer) {
         writer_varint(writer, member->id - next);
         writer_varint(writer, varint_fold(member->incarnation, group->number));
         writer_u8(writer, member->role);
-        writer_u8(writer, 0); /* waits at no barrier */
+        writer_u8(writer, 0); /* layout 4: always zero */
         writer_u8(writer, (uint8_t)same);
         writer_text8(writer, member->address + same);
         next = member->id + 1;
@@ -285,7 +287,7 @@ void consumer_group_encode(const consumer_group *group, writer *writer) {
     writer_u64(writer, group->number);
     writer_u64(writer, group->birth);
     write_members(group, writer);
-    writer_u8(writer, 0); /* barriers */
+    writer_u8(writer, 0); /* layout 4: always zero */
     writer_varint(writer, group->epoch);
     writer_varint(writer, group->part_count);
     for (size_t i = 0; i < group->part_count; i++) {
@@ -305,7 +307,8 @@ size_t consumer_group_size(const consumer_group *group) {
     return writer_needs(&writer);
 }
 
-/* The rest behind the bytes shared with the address before; all shared bytes are left out, no fewer. */
+/* Reads an address whose common prefix with the previous one is left out; a shorter prefix than possible is
+ * malformed. */
 static bool read_address(reader *reader, const char *before, char address[CONSUMER_GROUP_ADDRESS_MAX]) {
     size_t same = reader_u8(reader);
     if (reader->failed || same > strlen(before)) return false;
@@ -325,7 +328,7 @@ static bool read_members(reader *reader, consumer_group *group) {
         next = member->id + UINT64_C(1);
         member->incarnation = varint_unfold(reader_varint(reader), group->number);
         member->role = reader_u8(reader);
-        bool waits = reader_u8(reader) != 0; /* at a barrier: there are none */
+        bool waits = reader_u8(reader) != 0; /* always zero */
         if (waits || !consumer_group_is_role(member->role) ||
             !read_address(reader, group->member_count == 0 ? "" : member[-1].address, member->address))
             return false;

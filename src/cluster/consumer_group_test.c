@@ -1,4 +1,4 @@
-/* consumer_group_test.c — roles and groups, parts that are claimed once and go on where they were left. */
+/* consumer_group_test.c — roles and groups; parts that are claimed once and continue at their positions. */
 #include "cluster/consumer_group.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static mr_status put(consumer_group *group, uint32_t id, uint64_t incarnation, u
     return consumer_group_put(group, &member);
 }
 
-static int setup(void **state) { /* two servers, three workers, four parts of ten */
+static int setup(void **state) { /* two servers, three workers, four parts of ten items */
     static const uint64_t sizes[] = {10, 10, 10, 10};
     consumer_group *group = xcalloc(1, sizeof *group);
     for (uint32_t i = 0; i < 5; i++)
@@ -54,7 +54,7 @@ static void members_have_roles_and_are_replaced_by_later_ones(void **state) {
     assert_null(consumer_group_find(group, 9));
 }
 
-/* Claims so many items for the next steps of a rank, as the worker of this id. */
+/* Claims a batch of `items` items for one step of a rank, as the worker with this id. */
 static mr_status claim_items(consumer_group *group, uint32_t id, uint32_t rank, uint64_t step, uint64_t items) {
     consumer_group_wish wish = {.rank = rank, .step = step, .count = 1, .batch = items};
     return consumer_group_claim(group, id, consumer_group_find(group, id)->incarnation, &wish);
@@ -112,7 +112,7 @@ static void a_part_moves_on_when_it_is_claimed(void **state) {
     uint32_t part = (uint32_t)consumer_group_source(group, 2, 12);
     assert_int_equal(claim_steps(group, 2, 7, 1, 1), MR_OK);
     assert_int_equal(group->parts[part].position, 4);
-    assert_int_equal(claim_steps(group, 2, 7, 1, 1), MR_STALE); /* that step has a piece */
+    assert_int_equal(claim_steps(group, 2, 7, 1, 1), MR_STALE); /* the step is claimed */
     assert_int_equal(claim_steps(group, 2, 7, 2, 0), MR_INVALID);
     assert_int_equal(claim_steps(group, 0, 7, 2, 1), MR_STALE); /* a server */
     consumer_group_wish late = {.rank = 7, .step = 2, .count = 1, .batch = 4};
@@ -120,16 +120,16 @@ static void a_part_moves_on_when_it_is_claimed(void **state) {
     consumer_group_remove(group, 2);
     consumer_group_deal(group);
     uint32_t heir = group->parts[part].holder;
-    /* its own, that come first */
+    /* the heir's own parts come first */
     while (consumer_group_source(group, heir, consumer_group_find(group, heir)->incarnation) != part)
         assert_int_equal(claim_steps(group, heir, 9, 3 * group->claims.count, 3), MR_OK);
-    assert_int_equal(claim_steps(group, heir, 7, 2, 2), MR_OK); /* who plays the rank now goes on */
+    assert_int_equal(claim_steps(group, heir, 7, 2, 2), MR_OK); /* another process of the rank continues */
     assert_piece(group, 7, 1, part, 0, 0, 4);
     assert_piece(group, 7, 2, part, 0, 4, 8);
     assert_piece(group, 7, 3, part, 0, 8, 10);
 }
 
-/* One that has nothing left takes of others, as many as want to: an epoch ends, whoever is slow. */
+/* A member without unfinished parts claims from other members' parts, so an epoch ends even if one is slow. */
 static void a_member_without_batches_helps_others(void **state) {
     consumer_group *group = *state;
     assert_int_equal(claim_items(group, 4, 11, 0, 10), MR_OK); /* its only part */
@@ -141,15 +141,15 @@ static void a_member_without_batches_helps_others(void **state) {
     assert_piece(group, 10, 1, part, 0, 4, 8);
 }
 
-/* Of four parts of ten items, in steps of four, a rank wants more than an epoch has. */
+/* Claims more steps of four items than an epoch of four parts with ten items has. */
 static void claims_go_on_into_the_next_epoch(void **state) {
     consumer_group *group = *state;
-    assert_int_equal(claim_steps(group, 3, 9, 20, 1), MR_OK); /* a step in between is claimed */
+    assert_int_equal(claim_steps(group, 3, 9, 20, 1), MR_OK); /* a later step is claimed already */
     assert_int_equal(claim_steps(group, 3, 9, 1, 100), MR_OK);
     assert_int_equal(group->epoch, 1);
     const batch_claim *last = batch_claims_find(&group->claims, 9, 19);
     assert_true(last != NULL && last->piece.epoch == 1);
-    assert_null(batch_claims_find(&group->claims, 9, 21)); /* those behind it were not given */
+    assert_null(batch_claims_find(&group->claims, 9, 21)); /* steps after the claimed one got no batches */
     uint64_t items = 0;
     for (uint64_t step = 1; step <= 20; step++) {
         batch_claims_piece piece = batch_claims_piece_of(batch_claims_find(&group->claims, 9, step), step);
@@ -162,20 +162,20 @@ static void returned_batches_are_assigned_first(void **state) {
     consumer_group *group = *state;
     uint32_t part = (uint32_t)consumer_group_source(group, 3, 13);
     assert_int_equal(claim_steps(group, 3, 9, 1, 2), MR_OK);
-    consumer_group_wish wish = {.rank = 9, .past = {.over = 3, .since = 1, .spent = 1}}; /* the second was done */
+    consumer_group_wish wish = {.rank = 9, .past = {.over = 3, .since = 1, .spent = 1}}; /* step 2 used its batch */
     assert_false(consumer_group_grants(group, &wish));
     assert_true(consumer_group_pass(group, &wish));
     assert_true(consumer_group_grants(group, &wish));
     assert_false(consumer_group_pass(group, &wish));
-    assert_int_equal(claim_steps(group, 4, 10, 1, 1), MR_OK); /* whoever comes */
+    assert_int_equal(claim_steps(group, 4, 10, 1, 1), MR_OK); /* any rank gets the batch that was handed back */
     assert_piece(group, 10, 1, part, 0, 0, 4);
     assert_int_equal(group->claims.back_count, 0);
     wish = (consumer_group_wish){.rank = 9, .step = 2, .count = 1, .batch = 4};
-    assert_int_equal(consumer_group_claim(group, 3, 13, &wish), MR_STALE); /* that is over */
+    assert_int_equal(consumer_group_claim(group, 3, 13, &wish), MR_STALE); /* the step is over */
     assert_true(consumer_group_grants(group, &wish));
 }
 
-/* What the metadata store takes: a cluster of 3,000, each worker with a rank that has claimed. */
+/* The state of 3,000 members, each worker with a rank that has claims, fits one metadata value. */
 static void a_large_one_fits(void **state) {
     consumer_group group = {.number = metadata_store_version(0x123456, 5000)};
     uint64_t sizes[CONSUMER_GROUP_PARTS_MAX];
@@ -217,7 +217,7 @@ static void consumer_groups_come_back_as_they_went(void **state) {
     assert_memory_equal(bytes, other, size);
     assert_true(again.number == 7 && consumer_group_find(&again, 2)->incarnation == 12 && out.members == NULL);
     assert_true(bytes[20] == CONSUMER_GROUP_SERVER &&
-                bytes[21] == 0); /* of the first member: its role, and where barriers were */
+                bytes[21] == 0); /* the first member's role, and the zero after it */
     bytes[21] = 1;
     assert_int_equal(consumer_group_decode(span_of(bytes, size), &out), MR_CORRUPT);
     consumer_group_fini(&again);

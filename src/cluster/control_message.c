@@ -7,13 +7,13 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-/* ---- Layouts: the fields behind the stamp, in their order. */
+/* ---- Layouts: the fields after the stamp, in order. */
 
 typedef enum type { END, U64, STATUS, SPAN, REST } type; /* REST: all bytes that follow */
 
 typedef struct field {
     type type;
-    size_t offset; /* in a control message */
+    size_t offset; /* offset in struct control_message */
 } field;
 
 #define FIELD(type, name) \
@@ -25,9 +25,9 @@ static const field swap[] = {FIELD(U64, request), FIELD(SPAN, key),   FIELD(U64,
 static const field lease[] = {FIELD(U64, request), FIELD(U64, lease), FIELD(U64, ttl_us), {END, 0}};
 static const field answer[] = {
     FIELD(U64, request), FIELD(STATUS, status), FIELD(U64, version), FIELD(SPAN, value), {END, 0}};
-static const field content[] = {FIELD(REST, value), {END, 0}}; /* of VIEW and of users' kinds */
+static const field content[] = {FIELD(REST, value), {END, 0}}; /* content of VIEW and of users' kinds */
 
-static const field *layout_of(uint8_t kind) { /* NULL: there is no such kind */
+static const field *layout_of(uint8_t kind) { /* NULL: unknown kind */
     static const field *const layouts[] = {
         [CONTROL_MESSAGE_HEARTBEAT] = heartbeat, [CONTROL_MESSAGE_VIEW] = content,  [CONTROL_MESSAGE_GET] = get,
         [CONTROL_MESSAGE_SWAP] = swap,           [CONTROL_MESSAGE_ANSWER] = answer, [CONTROL_MESSAGE_WATCH] = get,

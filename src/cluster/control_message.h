@@ -1,8 +1,8 @@
 /* control_message.h — control messages between members and the metadata store.
  *
  * Every control message begins with its kind and a stamp: its sender, and the sender's view. Fencing checks the stamp
- * before it trusts anything else in the control message. A sender that is in no view (it is entering, or it is the
- * metadata store) leaves zeros there.
+ * before it trusts anything else in the control message. A sender that is in no view (a process that is entering, or
+ * the metadata store) sends a stamp of zeros.
  *
  *   bytes    what
  *   -------  -------------------------------------------------------------------------------
@@ -16,7 +16,7 @@
  *            WATCH       as GET
  *            LEASE       8 request, 8 lease, 8 time to live in µs
  *
- * Kinds from CONTROL_MESSAGE_USER on are for users of membership.h; their content begins behind the stamp. */
+ * Kinds from CONTROL_MESSAGE_USER on are for users of membership.h; their content begins after the stamp. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
@@ -40,16 +40,16 @@ typedef struct stamp { /* sender of a message, and its view */
     uint64_t view, id, incarnation;
 } stamp;
 
-typedef struct control_message { /* keys and values are borrowed from the bytes */
+typedef struct control_message { /* keys and values of a decoded message are borrowed from the bytes */
     uint8_t kind;
     stamp stamp;
-    uint64_t request, version; /* version: of SWAP the expected one, of GET and WATCH the newest one known */
-    uint64_t lease, ttl_us;    /* of SWAP and LEASE */
+    uint64_t request, version; /* version: in SWAP the expected one, in GET and WATCH the newest one known */
+    uint64_t lease, ttl_us;    /* lease: in SWAP and LEASE; ttl_us: in LEASE */
     mr_status status;
-    span key, value; /* value: of VIEW and of users' kinds all that follows */
+    span key, value; /* value: in VIEW and users' kinds all bytes that follow */
 } control_message;
 
 size_t control_message_size(const control_message *message);
 void control_message_encode(const control_message *message, writer *writer);
-uint8_t *control_message_write(const control_message *message, size_t *size); /* in memory of its own: the caller's */
-MR_MUST mr_status control_message_decode(span bytes, control_message *out);   /* MR_CORRUPT */
+uint8_t *control_message_write(const control_message *message, size_t *size); /* free with free() */
+MR_MUST mr_status control_message_decode(span bytes, control_message *out);   /* MR_CORRUPT: malformed */

@@ -1,4 +1,4 @@
-/* control_message_test.c — every kind comes back as it went, and nothing else is read. */
+/* control_message_test.c — every kind decodes to what was encoded, and other bytes are rejected. */
 #include "cluster/control_message.h"
 
 #include <setjmp.h>

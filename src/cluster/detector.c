@@ -11,10 +11,10 @@
 
 typedef struct watched {
     int64_t heard_us;
-    int64_t hinted_us; /* -1: no hint since it was heard */
+    int64_t hinted_us; /* -1: no hint since the last heartbeat */
     bool suspect;
-    unsigned forgiven; /* so often; each makes patience four times as long */
-    int64_t calm_us;   /* since when it has been so */
+    unsigned forgiven; /* number of forgiven suspicions; each makes the patience four times as long */
+    int64_t calm_us;   /* time since which `forgiven` has not changed */
 } watched;
 
 struct detector {
@@ -76,7 +76,7 @@ void detector_hint(detector *detector, uint64_t id, int64_t now_us) {
     if (watched != NULL && watched->hinted_us < 0) watched->hinted_us = now_us;
 }
 
-/* Silence while this process stood still is moved behind it, to the present at most. */
+/* Excuses silence during a pause of this process: moves the last heartbeat later by the pause, at most to now. */
 static void excuse(watched *watched, int64_t stood_us, int64_t now_us) {
     watched->heard_us = clock_earlier_us(watched->heard_us + stood_us, now_us);
     if (watched->hinted_us >= 0) watched->hinted_us = clock_earlier_us(watched->hinted_us + stood_us, now_us);
@@ -91,7 +91,7 @@ static void calm_down(watched *watched, int64_t calm_us, int64_t now_us) {
 int64_t detector_tick(detector *detector, int64_t now_us) {
     const detector_options *options = &detector->options;
     int64_t stood_us = now_us - detector->last_tick_us - options->interval_us;
-    if (stood_us < options->interval_us) stood_us = 0; /* late by less than an interval is nothing */
+    if (stood_us < options->interval_us) stood_us = 0; /* a delay of less than an interval does not count */
     detector->last_tick_us = now_us;
     map_for_each (slot, &detector->watched) {
         watched *watched = slot.value;

@@ -1,4 +1,4 @@
-/* detector_test.c — silence, its bound, and one's own standing still. */
+/* detector_test.c — silence, its bound, and pauses of the watching process. */
 #include "cluster/detector.h"
 
 #include <setjmp.h>
@@ -35,12 +35,12 @@ static void silence_is_suspected_within_the_bound(void **state) {
     assert_true(detector_suspects(detector, 1));
     assert_false(detector_suspects(detector, 2));
     assert_int_equal(detector_suspect_count(detector), 1);
-    detector_heard(detector, 1, SUSPECT + 1); /* it was only slow */
+    detector_heard(detector, 1, SUSPECT + 1); /* the member was only slow */
     assert_false(detector_suspects(detector, 1));
     assert_int_equal(detector_suspect_count(detector), 0);
 }
 
-/* Ticks from one moment to another in which nothing is heard of 1; when it is suspected first, or -1. */
+/* Ticks from `from` to `to` without a heartbeat of member 1. Returns when it is first suspected, or -1. */
 static int64_t silence(detector *detector, int64_t from, int64_t to) {
     for (int64_t now = from + INTERVAL; now <= to; now += INTERVAL) {
         detector_heard(detector, 2, now);
@@ -53,7 +53,7 @@ static int64_t silence(detector *detector, int64_t from, int64_t to) {
 static void a_wrong_suspicion_extends_the_timeout(void **state) {
     detector *detector = *state;
     int64_t now = 0;
-    detector_forgive(detector, 1, now); /* of nothing */
+    detector_forgive(detector, 1, now); /* no-op: not suspected */
     detector_forgive(detector, 9, now);
     for (int64_t bound = SUSPECT; bound <= SUSPECT << 2 * DETECTOR_FORGIVEN_MAX; bound *= 4) {
         assert_int_equal(silence(detector, now, now + 2 * bound), bound);
@@ -61,10 +61,11 @@ static void a_wrong_suspicion_extends_the_timeout(void **state) {
         detector_forgive(detector, 1, now);
         detector_heard(detector, 1, now);
     }
-    assert_int_equal(silence(detector, now, now + (SUSPECT << 6)), SUSPECT << 2 * DETECTOR_FORGIVEN_MAX); /* no more */
+    /* the patience has its maximum */
+    assert_int_equal(silence(detector, now, now + (SUSPECT << 6)), SUSPECT << 2 * DETECTOR_FORGIVEN_MAX);
     now += SUSPECT << 2 * DETECTOR_FORGIVEN_MAX;
     detector_heard(detector, 1, now);
-    detector_hint(detector, 1, now); /* a link that broke says as much as before */
+    detector_hint(detector, 1, now); /* a hint still counts after two intervals */
     assert_int_equal(silence(detector, now, now + SUSPECT), 2 * INTERVAL);
     now += 2 * INTERVAL;
     detector_heard(detector, 1, now);
@@ -87,7 +88,7 @@ static void an_unwatched_process_is_not_suspected(void **state) {
     assert_int_equal(detector_suspect_count(detector), 3);
     detector_forget(detector, 1);
     assert_int_equal(detector_suspect_count(detector), 2);
-    detector_watch(detector, 2, 2 * SUSPECT); /* begins anew */
+    detector_watch(detector, 2, 2 * SUSPECT); /* the member begins anew */
     assert_false(detector_suspects(detector, 2));
     detector_forget_all(detector);
     assert_int_equal(detector_suspect_count(detector), 0);
@@ -101,7 +102,7 @@ static void ones_own_standing_still_is_nobodys_silence(void **state) {
     now += 100 * INTERVAL;
     assert_int_equal(detector_tick(detector, now), 99 * INTERVAL);
     assert_int_equal(detector_suspect_count(detector), 0);
-    /* The silence before it counts: 200 were heard of nobody, 300 more are needed. */
+    /* The silence before the pause counts: 200 µs so far, 300 more are needed. */
     detector_heard(detector, 1, now + INTERVAL);
     detector_tick(detector, now + INTERVAL);
     assert_int_equal(detector_suspect_count(detector), 0);
@@ -115,7 +116,7 @@ static void standing_still_often_does_not_hide_a_death_for_ever(void **state) {
     int64_t now = 0;
     int ticks = 0;
     for (; detector_suspect_count(detector) == 0 && ticks < 100; ticks++) {
-        now += 5 * INTERVAL; /* every tick comes late */
+        now += 5 * INTERVAL; /* every tick is late */
         detector_tick(detector, now);
     }
     assert_in_range(ticks, SUSPECT / INTERVAL - 1, SUSPECT / INTERVAL + 1);
@@ -133,7 +134,7 @@ static void a_hint_makes_it_sooner(void **state) {
     detector_hint(detector, 2, 60);
     assert_true(detector_doubts(detector, 1) && detector_doubts(detector, 2) && !detector_doubts(detector, 3));
     detector_tick(detector, 100);
-    detector_heard(detector, 2, 150); /* its link only broke */
+    detector_heard(detector, 2, 150); /* only the link of member 2 broke */
     assert_true(detector_doubts(detector, 1) && !detector_doubts(detector, 2));
     detector_tick(detector, 200);
     assert_false(detector_suspects(detector, 1));

@@ -1,7 +1,7 @@
 /* election.c — see election.h.
  *
- * Two questions may be open at a time, one about the lease and one about the key; `open` counts them, and memory goes
- * when it is ended and the last has been answered. Tested by tests/metadata_store_test.c. */
+ * Two requests may be pending at a time, one about the lease and one about the key; `open` counts them. After
+ * election_end the memory is freed when the last one is answered. Tested by tests/metadata_store_test.c. */
 #include "cluster/election.h"
 
 #include <stdlib.h>
@@ -23,11 +23,11 @@ struct election {
     bool ended;
     unsigned open;
 
-    int64_t now_us;        /* of the last tick */
-    int64_t renewed_us;    /* when the question that was answered last was asked; the lease runs at least from there */
-    int64_t asked_us;      /* when the open one was */
-    bool renewing, asking; /* an answer is owed */
-    bool leased;           /* the lease has begun */
+    int64_t now_us;        /* time of the last tick */
+    int64_t renewed_us;    /* send time of the last renewal that was answered; the lease runs at least from then */
+    int64_t asked_us;      /* send time of the pending renewal */
+    bool renewing, asking; /* answers are pending, about the lease and about the key */
+    bool leased;           /* the lease was granted */
     int64_t next_renew_us, next_ask_us;
 };
 
@@ -94,7 +94,7 @@ static void renew(election *election) {
 
 static void on_watched(void *argument, const metadata_store_answer *answer);
 
-/* Answered at once where `known` is 0: every version is larger. */
+/* Requests the key's next version above `known`; with 0 the answer comes at once. */
 static void ask_key(election *election, uint64_t known) {
     MR_ASSERT(!election->asking && !election->ended);
     election->asking = true;
@@ -112,7 +112,7 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
         ask_key(election, election->term);
     } else if (answer->status == MR_STALE) {
         ask_key(election, 0);
-    } else if (answer->status == MR_NOT_FOUND) { /* the lease: it took too long */
+    } else if (answer->status == MR_NOT_FOUND) { /* the lease ended: the renewal took too long */
         election->leased = false;
         election->next_renew_us = election->now_us;
     } else {

@@ -11,7 +11,7 @@
 #include "base/invariants.h"
 #include "cluster/group_leader.h"
 
-/* The bytes behind the stamp:
+/* Bytes of ATTEND after the stamp:
  *
  *   1, 1 + n       role, address
  *   44             zeros: room for a barrier and a report, which were never sent; other values are corrupt
@@ -74,7 +74,7 @@ bool group_consumer_is_out(const group_consumer *consumer) { return consumer->wa
 const consumer_group *group_consumer_group(const group_consumer *consumer) { return &consumer->group; }
 int64_t group_consumer_next_us(const group_consumer *consumer) { return consumer->next_us; }
 
-/* ---- Saying. */
+/* ---- Sending. */
 
 static void write_wish(writer *writer, const consumer_group_wish *wish) {
 #define X(type, field) writer_##type(writer, wish->field);
@@ -132,7 +132,7 @@ mr_status group_consumer_read(const control_message *message, group_consumer_wor
     return MR_OK;
 }
 
-/* ---- Hearing. */
+/* ---- Receiving. */
 
 static void withdraw(group_consumer *consumer, size_t at) {
     MR_ASSERT(at < consumer->wish_count);
@@ -155,7 +155,7 @@ bool group_consumer_take(group_consumer *consumer, const control_message *messag
     return true;
 }
 
-/* ---- Wanting. */
+/* ---- Wishes. */
 
 static size_t find_wish(const group_consumer *consumer, uint32_t rank) {
     size_t at = 0;
@@ -173,7 +173,7 @@ bool group_consumer_wish(group_consumer *consumer, const consumer_group_wish *wi
     if (at == GROUP_CONSUMER_WISHES_MAX) return false;
     if (at == consumer->wish_count) consumer->wish_count++;
     consumer->wishes[at] = *wish;
-    /* no consumer group will come to show it */
+    /* already granted: no newer consumer group would withdraw it */
     if (consumer_group_grants(&consumer->group, wish)) withdraw(consumer, at);
     CHECK_INVARIANTS(consumer->group.claims.count, group_consumer_check(consumer));
     return true;

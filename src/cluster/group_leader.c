@@ -20,14 +20,14 @@ typedef struct request {
 struct group_leader {
     group_leader_options options;
     detector *detector;
-    consumer_group group, next; /* decided; and the next one */
-    bool changed;               /* next is another than the consumer group */
-    bool asking, looked;        /* an answer is owed; the metadata store was asked once */
+    consumer_group group, next; /* the decided consumer group, and the proposal */
+    bool changed;               /* `next` differs from `group` */
+    bool asking, looked;        /* asking: an answer is pending; looked: the metadata store was read once */
     uint64_t expected;
-    uint64_t birth;             /* that the data is to have at least */
-    group_consumer_word *words; /* owned: messages that came meanwhile, the last of each member */
+    uint64_t birth;             /* least birth of the data */
+    group_consumer_word *words; /* owned: last message of each member that arrived during a decision */
     size_t word_count;
-    request *requests; /* owned: claims for the consumer group that is proposed next */
+    request *requests; /* owned: claims for the next proposal */
     size_t request_count, request_room;
     int64_t now_us, next_tick_us, next_poll_us;
 };
@@ -65,7 +65,7 @@ static bool is_present(const consumer_group *group, const consumer_group_member 
 static void keep(group_leader *leader, const group_consumer_word *word) {
     size_t at = 0;
     while (at < leader->word_count && leader->words[at].member.id != word->member.id) at++;
-    if (at == CONSUMER_GROUP_MEMBERS_MAX) return; /* the member repeats it */
+    if (at == CONSUMER_GROUP_MEMBERS_MAX) return; /* the member repeats the message */
     if (at == leader->word_count) {
         leader->words = xrealloc(leader->words, (at + 1) * sizeof *leader->words);
         leader->word_count++;
@@ -74,13 +74,13 @@ static void keep(group_leader *leader, const group_consumer_word *word) {
 }
 
 static void request_claim(group_leader *leader, const consumer_group_member *member, const consumer_group_wish *wish) {
-    if (leader->request_count == REQUESTS_MAX) return; /* the member repeats it */
+    if (leader->request_count == REQUESTS_MAX) return; /* the member repeats the message */
     xgrow(&leader->requests, &leader->request_room, leader->request_count + 1, sizeof *leader->requests);
     MR_ASSERT(leader->request_count < leader->request_room);
     leader->requests[leader->request_count++] = (request){member->id, member->incarnation, *wish};
 }
 
-/* Steps that are over go into the consumer group first, whichever member reports them: they get no piece. */
+/* Adds steps that are over to the proposal before any claims: such steps get no batch. */
 static bool hear_wishes(group_leader *leader, const group_consumer_word *word) {
     bool passed = false;
     for (size_t i = 0; i < word->wish_count; i++) {
@@ -90,7 +90,7 @@ static bool hear_wishes(group_leader *leader, const group_consumer_word *word) {
     return passed;
 }
 
-/* One member's message goes into the next consumer group. */
+/* Applies a member's message to the proposal. */
 static void hear(group_leader *leader, const group_consumer_word *word) {
     consumer_group *next = &leader->next;
     const consumer_group_member *member = &word->member;
@@ -101,7 +101,7 @@ static void hear(group_leader *leader, const group_consumer_word *word) {
     leader->changed = leader->changed || !was_in || passed;
 }
 
-/* ---- Deciding. */
+/* ---- Decisions. */
 
 static void begin_next(group_leader *leader) {
     consumer_group_copy(&leader->next, &leader->group);
@@ -110,7 +110,7 @@ static void begin_next(group_leader *leader) {
     leader->word_count = 0;
 }
 
-/* Members that it never heard of begin as if they had just been heard. */
+/* Takes a decided consumer group. Members that are not watched yet are treated as if a message had just arrived. */
 static void adopt(group_leader *leader, const metadata_store_answer *answer) {
     leader->expected = answer->version;
     leader->next_poll_us = leader->now_us + GROUP_LEADER_POLL_US;
@@ -139,7 +139,7 @@ static void look(group_leader *leader) {
     store.ops->get(store.self, CONSUMER_GROUP_KEY, 0, on_read, leader);
 }
 
-static span encode(const consumer_group *group, uint8_t **bytes) { /* *bytes: the caller's */
+static span encode(const consumer_group *group, uint8_t **bytes) { /* the caller frees *bytes */
     size_t size = consumer_group_size(group);
     *bytes = xmalloc(size);
     writer writer = writer_of(*bytes, size);
@@ -159,7 +159,7 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
     } else if (answer->status == MR_STALE) {
         adopt(leader, answer);
     } else {
-        leader->looked = false; /* perhaps it was decided */
+        leader->looked = false; /* the proposal may have been decided: read again */
     }
 }
 
@@ -176,7 +176,7 @@ static void propose(group_leader *leader) {
     free(bytes);
 }
 
-/* ---- Hearing. */
+/* ---- Messages. */
 
 static void send_group(group_leader *leader, const char *address) {
     uint8_t *bytes;
@@ -203,7 +203,7 @@ bool group_leader_take(group_leader *leader, const control_message *message, int
 
 /* ---- Time. */
 
-/* Claims that came since the last consumer group, in their order. */
+/* Adds the claims since the last consumer group, in order of arrival. */
 static void grant(group_leader *leader) {
     for (size_t i = 0; i < leader->request_count; i++) {
         const request *request = &leader->requests[i];

@@ -1,6 +1,6 @@
-/* group_leader.h — leader of the consumer group: the scheduler's side, and the copy of the state that members follow.
+/* group_leader.h — leader of the consumer group: proposes its state, and sends the decided state to members.
  *
- * Members repeat their state and wishes: that they are here, and for which steps they need pieces of the data. The
+ * Members repeat their state and wishes: that they are alive, and for which steps they need batches of the data. The
  * group leader makes the next consumer group from these messages, has it decided, and sends the newest to members that
  * have an older one:
  *
@@ -10,8 +10,8 @@
  *
  * Messages that arrive while a consumer group is being decided are kept, the last of each member, for the next one. So
  * a decision has many wishes in it, and the claims of one hundred members cost a write or two. The group leader keeps
- * nothing that matters: it may die and start at any time, and two of them do no harm. A member that is silent for
- * GROUP_LEADER_SUSPECT_US is removed; if it lives it learns of the removal and returns with another incarnation.
+ * no durable state: it may die and start at any time, and two of them do no harm. A member that is silent for
+ * GROUP_LEADER_SUSPECT_US is removed; if it is alive it learns of the removal and returns with another incarnation.
  *
  * Invariants (group_leader_check)
  *  1  The consumer group that was decided and the next one are sound (consumer_group.h).
@@ -31,20 +31,21 @@ enum { MESSAGE_ATTEND = CONTROL_MESSAGE_USER, MESSAGE_GROUP };
 
 typedef struct group_leader_options {
     metadata_store store;
-    const uint64_t *sizes; /* of the parts of the data, borrowed for its life */
+    const uint64_t *sizes; /* sizes of the parts of the data, borrowed for the leader's life */
     size_t part_count;
     void (*send)(void *context, const char *address, const control_message *message);
-    void (*on_decided)(void *context, const consumer_group *group); /* it knows of this one; may be NULL */
+    void (*on_decided)(void *context, const consumer_group *group); /* a newer consumer group is decided; may be NULL */
     void *context;
 } group_leader_options;
 
 typedef struct group_leader group_leader;
 
 group_leader *group_leader_create(const group_leader_options *options, int64_t now_us); /* copies the options */
-void group_leader_destroy(group_leader *leader); /* the metadata store owes it no answer any more */
-/* false: not for a group leader */
+/* the caller ensures that no answer of the metadata store is pending */
+void group_leader_destroy(group_leader *leader);
+/* false: the message is not for a group leader */
 bool group_leader_take(group_leader *leader, const control_message *message, int64_t now_us);
-/* consumer_group_restart, as soon as it can be decided */
+/* restarts the data (consumer_group_restart) with the next decision */
 void group_leader_restart(group_leader *leader, uint64_t birth);
 int64_t group_leader_next_us(const group_leader *leader);
 void group_leader_tick(group_leader *leader, int64_t now_us);

@@ -1,4 +1,4 @@
-/* group_leader_test.c — a group leader and its members, with a metadata store that answers when it is told to. */
+/* group_leader_test.c — a group leader and its members, with a metadata store whose answers the test releases. */
 #include "cluster/group_leader.h"
 
 #include <setjmp.h>
@@ -23,14 +23,14 @@ typedef struct site {
     world *world;
     group_consumer *consumer;
     char address[8];
-    bool deaf; /* it is gone: nothing reaches it, and it says nothing */
+    bool deaf; /* the process is dead: it neither receives nor sends */
 } site;
 
 struct world {
     site sites[MEMBERS];
     group_leader *leader;
     int64_t now_us;
-    /* The metadata store: one value, and one request that is open. */
+    /* The metadata store: one value, and one pending request. */
     uint64_t version, writes;
     buffer value, wanted;
     bool swaps;
@@ -43,7 +43,7 @@ struct world {
 
 static void ask(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
     world *world = self;
-    assert_null(world->done); /* one at a time */
+    assert_null(world->done); /* one request at a time */
     world->swaps = false;
     world->done = done;
     world->argument = argument;
@@ -78,7 +78,7 @@ static void answer(world *world) {
          &(metadata_store_answer){status, world->version, span_of(world->value.data, world->value.size)});
 }
 
-/* ---- The post. */
+/* ---- Messages. */
 
 static void to_leader(void *context, const char *address, const control_message *message) {
     world *world = ((site *)context)->world;
@@ -147,14 +147,14 @@ static int teardown(void **state) {
 
 static void all_are_in_one_group(void **state) {
     world *world = *state;
-    assert_int_equal(world->writes, 1); /* all of them */
+    assert_int_equal(world->writes, 1); /* all members in one decision */
     for (size_t i = 0; i < MEMBERS; i++) {
         const consumer_group *group = group_consumer_group(world->sites[i].consumer);
         assert_true(group->member_count == MEMBERS && group->part_count == 3);
         assert_int_equal(group->parts[consumer_group_source(group, (uint32_t)i, 10 + i)].holder, i);
     }
     pass(world, 5);
-    assert_int_equal(world->writes, 1); /* and nothing more to say */
+    assert_int_equal(world->writes, 1); /* no further changes */
 }
 
 static void a_silent_member_is_removed_and_notified(void **state) {
@@ -165,7 +165,7 @@ static void a_silent_member_is_removed_and_notified(void **state) {
     pass(world, 9);
     assert_int_equal(group_consumer_group(world->sites[0].consumer)->member_count, 2);
     assert_int_equal(group_leader_group(world->leader)->member_count, 2);
-    world->sites[2].deaf = false; /* it was only paused */
+    world->sites[2].deaf = false; /* the process was only paused */
     const consumer_group *known = group_consumer_group(world->sites[2].consumer);
     assert_false(group_consumer_is_out(world->sites[2].consumer));
     group_consumer_begin(world->sites[2].consumer, 50, world->now_us);
@@ -173,7 +173,7 @@ static void a_silent_member_is_removed_and_notified(void **state) {
     assert_true(consumer_group_find(known, 2)->incarnation == 50);
 }
 
-/* One process plays many ranks, and three claim of the same part: all of it is one write. */
+/* One process holds many ranks, and three claim from the same part: one decision has all claims. */
 static void all_claims_are_in_one_group(void **state) {
     world *world = *state;
     group_consumer *consumer = world->sites[1].consumer;
@@ -191,8 +191,8 @@ static void all_claims_are_in_one_group(void **state) {
     assert_int_equal(group->epoch, GROUP_CONSUMER_WISHES_MAX * 3 / 6);
 }
 
-/* One process of the rank claims a step; another, that plays it now, says in the same consumer group that the step is
- * over. The step gets no piece: nobody would do it. */
+/* One process of the rank claims a step; a newer one reports in the same decision that the step is over. The step
+ * gets no batch, since no process would do it. */
 static void a_late_claim_takes_nothing(void **state) {
     world *world = *state;
     group_consumer *old = world->sites[0].consumer, *now = world->sites[1].consumer;
@@ -208,7 +208,7 @@ static void a_late_claim_takes_nothing(void **state) {
     assert_true(group->claims.count == 1 && group->claims.list[0].step == 4 && group->claims.back_count == 0);
     uint64_t moved = 0;
     for (size_t i = 0; i < group->part_count; i++) moved += group->parts[i].position;
-    assert_int_equal(moved, 4); /* of steps 0 and 4 */
+    assert_int_equal(moved, 4); /* the batches of steps 0 and 4 */
     assert_null(group_consumer_wish_of(old, 5));
 }
 
@@ -227,7 +227,7 @@ static void a_wish_is_replaced_and_withdrawn(void **state) {
     assert_int_equal(group_consumer_group(consumer)->claims.count, 0);
     assert_true(group_consumer_wish(consumer, &first));
     pass(world, 3);
-    assert_true(group_consumer_wish(consumer, &first)); /* it has that one: there is nothing to say */
+    assert_true(group_consumer_wish(consumer, &first)); /* the consumer group already grants the wish */
     assert_null(group_consumer_wish_of(consumer, 5));
 }
 
@@ -245,7 +245,7 @@ static void a_leaving_member_hands_back_batches_not_begun(void **state) {
     assert_non_null(batch_claims_find(claims, 5, 0));
     assert_false(batch_claims_any(claims, 5, 1, UINT64_MAX));
     assert_int_equal(claims->back_count, 1);
-    leaves.granted = 7; /* of another consumer group: there is nothing to wait for */
+    leaves.granted = 7; /* a count of another consumer group: the wish cannot apply */
     assert_true(group_consumer_wish(consumer, &leaves));
     assert_null(group_consumer_wish_of(consumer, 5));
 }
@@ -257,7 +257,7 @@ static void with_the_tables_the_data_begins_from_nothing(void **state) {
     pass(world, 3);
     assert_int_equal(group_consumer_group(consumer)->epoch, 1);
     consumer_group_wish late = {.rank = 5, .step = 20, .count = 1, .batch = 2, .past = {.over = 9}};
-    assert_true(group_consumer_wish(consumer, &late)); /* it has not heard of it */
+    assert_true(group_consumer_wish(consumer, &late)); /* the process does not know of the restart */
     group_leader_restart(world->leader, 12);
     group_leader_restart(world->leader, 11);
     pass(world, 3);
@@ -295,7 +295,7 @@ static void messages_of_others_are_left_alone(void **state) {
     control_message message = {.kind = CONTROL_MESSAGE_GET};
     assert_false(group_leader_take(world->leader, &message, world->now_us));
     assert_false(group_consumer_take(world->sites[0].consumer, &message));
-    message.kind = MESSAGE_ATTEND; /* without a word */
+    message.kind = MESSAGE_ATTEND; /* an empty message */
     assert_true(group_leader_take(world->leader, &message, world->now_us));
     assert_int_equal(group_leader_group(world->leader)->member_count, MEMBERS);
 }

@@ -29,7 +29,7 @@ incarnation_acquire *incarnation_acquire_create(metadata_store store, rng *rng, 
     return acquire;
 }
 
-/* A request under way may still bring a number below `known`; its owner then learns of `known` and calls again. */
+/* A pending request may still return a number below `known`; the process then learns of `known` and calls again. */
 void incarnation_acquire_again(incarnation_acquire *acquire, uint64_t known, int64_t now_us) {
     if (known > acquire->known) acquire->known = known;
     if (!acquire->is_done) return;
@@ -42,7 +42,7 @@ void incarnation_acquire_destroy(incarnation_acquire *acquire) { free(acquire); 
 int64_t incarnation_acquire_next_us(const incarnation_acquire *acquire) { return acquire->next_us; }
 
 static void try_later(incarnation_acquire *acquire) {
-    MR_ASSERT(!acquire->is_done && acquire->next_us == CLOCK_NEVER_US); /* no other request is open */
+    MR_ASSERT(!acquire->is_done && acquire->next_us == CLOCK_NEVER_US); /* no other request is pending */
     acquire->next_us = acquire->now_us + rng_between(acquire->rng, 0, acquire->wait_us);
     if (acquire->wait_us < INCARNATION_ACQUIRE_WAIT_MAX_US) acquire->wait_us *= 2;
 }
@@ -51,7 +51,7 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
     incarnation_acquire *acquire = argument;
     acquire->is_done = answer->status == MR_OK;
     if (acquire->is_done)
-        acquire->done(acquire->context, answer->version); /* nothing of it is used after that */
+        acquire->done(acquire->context, answer->version); /* `acquire` may be gone afterwards */
     else
         try_later(acquire);
 }

@@ -1,4 +1,4 @@
-/* incarnation_test.c — incarnations: each once, growing, and a thousand at once without a crowd at the door. */
+/* incarnation_test.c — incarnations are unique and grow; a thousand processes at once need few requests each. */
 #include "cluster/incarnation.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 
 enum { MEMBERS = 1000, QUESTIONS_MAX = 4 * MEMBERS };
-#define STEP_US INT64_C(1000) /* a question and its answer */
+#define STEP_US INT64_C(1000) /* one request and its answer */
 
 typedef struct question {
     char key[24];
@@ -24,11 +24,11 @@ typedef struct question {
     void *argument;
 } question;
 
-typedef struct world { /* a metadata store of a few values, and those who ask it */
+typedef struct world { /* a metadata store of a few values, and its clients */
     uint64_t versions[INCARNATION_ACQUIRE_KEYS];
     question questions[QUESTIONS_MAX];
     size_t count, asked;
-    uint64_t known; /* the newest that somebody has said that it knows */
+    uint64_t known; /* newest version in a request */
     mr_status status;
     rng rng;
     int64_t now_us;
@@ -90,7 +90,7 @@ static void begin(world *world, uint32_t id) {
         incarnation_acquire_create((metadata_store){&ops, world}, &world->rng, id, world->now_us, on_done, member);
 }
 
-/* Until all of them have one; returns how many do. */
+/* Runs until all members have an incarnation, or the time is over. Returns how many have one. */
 static size_t run(world *world, size_t members, int64_t for_us) {
     size_t done = 0;
     for (int64_t until_us = world->now_us + for_us; done < members && world->now_us < until_us;) {
@@ -119,7 +119,7 @@ static void a_thousand_at_once(void **state) {
     assert_true(world->asked <= 12 * MEMBERS);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         assert_int_equal(world->members[i].done, 1);
-        /* of the same value: no two are the same */
+        /* members of the same value have different incarnations */
         for (uint32_t k = i % INCARNATION_ACQUIRE_KEYS; k < i; k += INCARNATION_ACQUIRE_KEYS)
             assert_true(world->members[i].incarnation != world->members[k].incarnation);
         incarnation_acquire_destroy(world->members[i].acquire);
@@ -133,20 +133,20 @@ static void an_unconfirmed_incarnation_has_no_owner(void **state) {
     world->status = MR_TIMEOUT;
     assert_int_equal(run(world, 1, 500000), 0);
     world->status = MR_OK;
-    world->versions[0] = 7; /* one of its questions may have been heard all the same */
+    world->versions[0] = 7; /* the swap of an unanswered request may have been decided */
     struct member *member = &world->members[0];
     assert_int_equal(run(world, 1, 4000000), 1);
     assert_true(member->done == 1 && member->incarnation == 8);
     assert_true(incarnation_acquire_next_us(member->acquire) == CLOCK_NEVER_US);
     incarnation_acquire_destroy(member->acquire);
-    begin(world, 0); /* its next process */
+    begin(world, 0); /* the next process of the member */
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_true(member->done == 1 && member->incarnation == 9);
     incarnation_acquire_destroy(member->acquire);
     free(world);
 }
 
-/* As a keeper does that has forgotten (metadata_db.h): it is told, and begins above that. */
+/* A metadata store that lost its disk learns the known number from the request, and begins above it (metadata_db.h). */
 static void a_new_incarnation_exceeds_the_known_one(void **state) {
     world *world = create();
     begin(world, 0);
@@ -155,7 +155,7 @@ static void a_new_incarnation_exceeds_the_known_one(void **state) {
     uint64_t first = world->members[0].incarnation;
     world->members[0].done = 0;
     incarnation_acquire_again(world->members[0].acquire, 700, world->now_us);
-    incarnation_acquire_again(world->members[0].acquire, 600, world->now_us); /* while it is under way */
+    incarnation_acquire_again(world->members[0].acquire, 600, world->now_us); /* while a request is pending */
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_int_equal(world->known, 700);
     assert_true(world->members[0].done == 1 && world->members[0].incarnation > first);

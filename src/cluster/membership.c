@@ -1,4 +1,4 @@
-/* membership.c — see membership.h. `asking`: a request to the metadata store is open. */
+/* membership.c — see membership.h. `asking`: a request to the metadata store is pending. */
 #include "cluster/membership.h"
 
 #include <stdlib.h>
@@ -26,11 +26,11 @@ struct membership {
     membership_phase phase;
     uint64_t incarnation; /* 0: none */
     membership_view view;
-    membership_view proposed; /* value of the open compare-and-swap */
+    membership_view proposed; /* value of the pending compare-and-swap */
     detector *detector;
 
     bool asking;
-    int64_t next_ask_us, retry_us; /* not before; and how long to wait after the next failure */
+    int64_t next_ask_us, retry_us; /* time of the next request; delay after the next failure */
     int64_t next_poll_us, next_beat_us;
 };
 
@@ -41,13 +41,13 @@ static bool has_incarnation(const membership_view_member *who, uint64_t incarnat
     return who != NULL && (who->incarnation == incarnation || MUTATED("no-incarnation-check"));
 }
 
-/* ---- Saying. */
+/* ---- Sending. */
 
 stamp membership_stamp(const membership *membership) {
     return (stamp){.view = membership->view.number, .id = id_of(membership), .incarnation = membership->incarnation};
 }
 
-/* A control message of this member, in memory of its own: free_message. */
+/* Encodes a control message of this member; released by free_message. */
 static span write_message(const membership *membership, uint8_t kind, span value) {
     size_t size;
     control_message message = {.kind = kind, .stamp = membership_stamp(membership), .value = value};
@@ -55,7 +55,7 @@ static span write_message(const membership *membership, uint8_t kind, span value
     return span_of(bytes, size);
 }
 
-/* The newest view; likewise. */
+/* Encodes the newest view; released by free_message. */
 static span write_view(const membership *membership) {
     size_t size;
     uint8_t *value = membership_view_write(&membership->view, &size);
@@ -97,7 +97,7 @@ static void stop_acting(membership *membership) {
     membership->incarnation = 0;
 }
 
-/* Watches new members, forgets those that are gone; the others keep their state. */
+/* Watches new members and stops watching those that left; the others keep their state. */
 static void watch_others(membership *membership, const membership_view *before, int64_t now_us) {
     const membership_view *after = &membership->view;
     for (size_t i = 0; i < before->count; i++) {
@@ -114,7 +114,7 @@ static void watch_others(membership *membership, const membership_view *before, 
     }
 }
 
-/* The detector has not been ticked while no member was watched: that is no standing still. */
+/* The detector was not ticked while no member was watched: that gap is not a pause. */
 static void begin_watching(membership *membership, int64_t now_us) {
     detector_forget_all(membership->detector);
     (void)detector_tick(membership->detector, now_us);
@@ -125,7 +125,7 @@ static bool is_newer(uint64_t incarnation, uint64_t than) {
     return incarnation > than && metadata_store_generation(incarnation) == metadata_store_generation(than);
 }
 
-/* The phase of this member in the view it has just entered. */
+/* Sets the phase of this member in the view that it has just adopted. */
 static void find_place(membership *membership, const membership_view *before, int64_t now_us) {
     const membership_view_member *me = membership_view_find(&membership->view, id_of(membership));
     if (has_incarnation(me, membership->incarnation)) {
@@ -142,7 +142,7 @@ static void find_place(membership *membership, const membership_view *before, in
     }
 }
 
-/* Takes what `fresh` holds if it is newer. */
+/* Takes over the content of `fresh` if it is newer. */
 static void adopt(membership *membership, membership_view *fresh) {
     if (fresh->number <= membership->view.number) return;
     membership_view before = membership->view;
@@ -170,7 +170,7 @@ static void adopt_answer(membership *membership, const metadata_store_answer *an
         adopt(membership, &nobody);
 }
 
-/* ---- Asking the metadata store. */
+/* ---- Requests to the metadata store. */
 
 static void ask_again_after_failure(membership *membership) {
     membership->next_ask_us =
@@ -183,7 +183,7 @@ static void asked_well(membership *membership) {
     membership->retry_us = RETRY_MIN_US;
 }
 
-/* Another was faster; a little disorder lets the next one be alone. */
+/* Another process was faster; a random delay avoids further collisions. */
 static void ask_again_soon(membership *membership) {
     asked_well(membership);
     membership->next_ask_us += rng_between(membership->env->rng, 0, RETRY_MIN_US);
@@ -231,7 +231,7 @@ static void on_view_read(void *argument, const metadata_store_answer *answer) {
     adopt_answer(membership, answer);
 }
 
-/* Every member of the view receives it. A process that is no longer in it learns it from the answer to its next
+/* Sends the decided view to its members. A process that is no longer a member learns that from the answer to its next
  * heartbeat. */
 static void on_decided(membership *membership) {
     asked_well(membership);
@@ -240,8 +240,8 @@ static void on_decided(membership *membership) {
     send_to_others(membership, write_view(membership));
 }
 
-/* Unless the answer puts it into a view, an incarnation that was proposed once is not proposed again: it may have been
- * in a view, and left out of the next, without this process ever knowing. */
+/* An incarnation that was proposed once is not proposed again unless the answer shows it in a view: it may have been
+ * in a view and removed in the next, without this process ever knowing. */
 static void on_view_swapped(void *argument, const metadata_store_answer *answer) {
     membership *membership = argument;
     MR_ASSERT(membership->asking); /* 1 */
@@ -271,7 +271,7 @@ static void begin_draft(membership *membership) {
     membership->proposed.number++;
 }
 
-/* A full cluster accepts no member: the process goes on asking until there is room. */
+/* False: the view is full; the process retries until there is room. */
 static bool draft_entry(membership *membership) {
     begin_draft(membership);
     return membership_view_put(&membership->proposed, id_of(membership), membership->incarnation,
@@ -291,7 +291,7 @@ static bool wants_removal(const membership *membership) {
            detector_suspect_count(membership->detector) > 0;
 }
 
-/* The next request, one at a time. Before anything is proposed, the newest view has been read. */
+/* Sends the next request, one at a time. The newest view is read before anything is proposed. */
 static void ask(membership *membership, int64_t now_us) {
     metadata_store store = membership->store;
     membership->asking = true;
@@ -310,7 +310,7 @@ static void ask(membership *membership, int64_t now_us) {
     }
 }
 
-/* ---- Hearing. */
+/* ---- Messages. */
 
 static bool holds(const membership *membership, const stamp *stamp) {
     return has_incarnation(membership_view_find(&membership->view, stamp->id), stamp->incarnation);
@@ -321,7 +321,7 @@ static void take_heartbeat(membership *membership, link_id link, const stamp *st
     if (holds(membership, stamp)) detector_heard(membership->detector, stamp->id, now_of(membership));
     if (stamp->view < membership->view.number)
         answer(membership, link, write_view(membership));
-    else if (stamp->view > membership->view.number) /* our number asks for the newer view */
+    else if (stamp->view > membership->view.number) /* the answer requests the newer view */
         answer(membership, link, write_heartbeat(membership));
 }
 
@@ -377,7 +377,7 @@ int64_t membership_next_us(const membership *membership) {
     return ask_us < membership->next_beat_us ? ask_us : membership->next_beat_us;
 }
 
-/* A member that stood still asks for the newest view before it proposes anything. */
+/* A member that was paused reads the newest view before it proposes anything. */
 static void beat(membership *membership, int64_t now_us) {
     membership->next_beat_us = now_us + membership->options.heartbeat_us;
     if (detector_tick(membership->detector, now_us) > 0) membership->next_poll_us = now_us;
@@ -391,7 +391,7 @@ void membership_tick(membership *membership, int64_t now_us) {
     CHECK_INVARIANTS(membership->view.count, membership_check(membership));
 }
 
-/* ---- Life. */
+/* ---- Creation and death. */
 
 membership *membership_create(const env *env, metadata_store store, messenger *messenger,
                               const membership_options *options, const membership_events *events, void *context) {

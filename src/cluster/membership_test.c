@@ -1,4 +1,5 @@
-/* membership_test.c — the phases of a member, its proposals and its fence; the test is metadata store and world. */
+/* membership_test.c — phases of a member, its proposals and fencing; the test plays the metadata store and the
+ * others. */
 #include "cluster/membership.h"
 
 #include <setjmp.h>
@@ -16,12 +17,12 @@
 
 enum { ME = 10 };
 
-/* A metadata store that waits for the test: at most one question is open. */
+/* A metadata store whose answers the test gives: at most one request is pending. */
 typedef struct oracle {
     bool open, swap;
     char key[20];
-    uint64_t expected;        /* of a get: the newest known */
-    membership_view proposed; /* of a swap of the view */
+    uint64_t expected;        /* in a get: the newest known version */
+    membership_view proposed; /* proposed view in a swap */
     metadata_store_done_fn *done;
     void *argument;
 } oracle;
@@ -33,8 +34,8 @@ typedef struct world {
     membership *membership;
     membership_view entered;
     uint64_t incarnation;
-    int phases[4]; /* how often each was told */
-    link_id link;  /* one that others opened, where answers to control messages go */
+    int phases[4]; /* number of events for each phase */
+    link_id link;  /* a link that others opened, for answers to control messages */
 } world;
 
 static void ask(oracle *oracle, const char *key, metadata_store_done_fn *done, void *argument) {
@@ -107,11 +108,11 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* ---- The test's hand. */
+/* ---- Driving the member. */
 
 static int64_t now_of(const world *world) { return world->recorder.clock.now_us; }
 
-/* Time passes as it would: ticks when they are due. */
+/* Advances the time with ticks when they are due. */
 static void pass(world *world, int64_t us) {
     int64_t until_us = now_of(world) + us;
     while (membership_next_us(world->membership) <= until_us) {
@@ -159,7 +160,7 @@ static void deliver_heartbeat(world *world, uint64_t view, uint64_t id, uint64_t
     deliver_message(world, &(control_message){.kind = CONTROL_MESSAGE_HEARTBEAT, .stamp = {view, id, incarnation}});
 }
 
-/* The last control message that went back over the test's link; kind 0: none since the last time. */
+/* The last control message on the test's link; kind 0: none since the last call. */
 static control_message last_answer(world *world) {
     control_message last = {0}, message;
     link_id link;
@@ -171,7 +172,7 @@ static control_message last_answer(world *world) {
     return last;
 }
 
-/* Members 20 and 30 are there, then this one enters as incarnation 3, by view 5. */
+/* Members 20 and 30 exist; then this member enters with incarnation 3, in view 5. */
 static void enter(world *world) {
     membership_view view = {.number = 4};
     assert_int_equal(membership_view_put(&view, 20, 1, "twenty"), MR_OK);
@@ -205,7 +206,7 @@ static void enter(world *world) {
 static void a_member_enters(void **state) {
     world *world = *state;
     enter(world);
-    assert_false(membership_leads(world->membership)); /* the others were here before */
+    assert_false(membership_leads(world->membership)); /* the others have smaller incarnations */
     stamp stamp = membership_stamp(world->membership);
     assert_int_equal(stamp.view, 5);
     assert_int_equal(stamp.id, ME);
@@ -232,7 +233,7 @@ static void an_overtaken_proposal_is_repeated(void **state) {
     reply(world, MR_OK, 0, NULL);
     pass(world, 0);
     reply(world, MR_OK, 0, NULL);
-    reply(world, MR_STALE, 7, NULL); /* somebody else took that incarnation */
+    reply(world, MR_STALE, 7, NULL); /* another process took that incarnation */
     pass(world, 100000);
     expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 7, NULL);
@@ -244,7 +245,7 @@ static void an_overtaken_proposal_is_repeated(void **state) {
     reply(world, MR_STALE, 1, &view);
     assert_int_equal(world->entered.number, 1);
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
-    /* That incarnation was proposed: it is not used again. */
+    /* The incarnation was proposed: it is not used again. */
     pass(world, 100000);
     expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 8, NULL);
@@ -266,7 +267,7 @@ static void a_proposal_without_an_answer_may_have_been_decided(void **state) {
     expect(world, true, MEMBERSHIP_VIEW_KEY);
     membership_view decided = {0};
     membership_view_copy(&decided, &world->oracle.proposed);
-    deliver_view(world, &decided); /* it was, and a control message is faster than the answer */
+    deliver_view(world, &decided); /* the view was decided, and arrives by message before the answer */
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
     reply(world, MR_TIMEOUT, 0, NULL);
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
@@ -291,12 +292,12 @@ static void failures_are_retried_less_and_less_often(void **state) {
     reply(world, MR_OK, 0, NULL);
 }
 
-/* ---- Being in. */
+/* ---- Members. */
 
 static void others_are_told_every_heartbeat(void **state) {
     world *world = *state;
     enter(world);
-    transport_recorder_open(&world->recorder, 2); /* to twenty and thirty: the new view waits for the links */
+    transport_recorder_open(&world->recorder, 2); /* links to twenty and thirty: the new view waits for them */
     transport_recorder_open(&world->recorder, 3);
     link_id link;
     span bytes;
@@ -307,7 +308,7 @@ static void others_are_told_every_heartbeat(void **state) {
         assert_int_equal(message.kind, CONTROL_MESSAGE_VIEW);
     }
     int heartbeats = 0;
-    for (int i = 0; i < 10; i++) { /* nobody is suspected: both are heard */
+    for (int i = 0; i < 10; i++) { /* heartbeats of both arrive: none is suspected */
         pass(world, 100000);
         deliver_heartbeat(world, 5, 20, 1);
         deliver_heartbeat(world, 5, 30, 2);
@@ -347,7 +348,7 @@ static void an_old_incarnations_heartbeat_is_not_heard(void **state) {
     for (int i = 0; i < 8 && !(world->oracle.open && world->oracle.swap); i++) {
         pass(world, 100000);
         deliver_heartbeat(world, 5, 20, 1);
-        deliver_heartbeat(world, 5, 30, 1); /* thirty is incarnation 2 */
+        deliver_heartbeat(world, 5, 30, 1); /* thirty has incarnation 2 */
     }
     expect(world, true, MEMBERSHIP_VIEW_KEY);
     assert_null(membership_view_find(&world->oracle.proposed, 30));
@@ -359,7 +360,7 @@ static void a_stalled_member_asks_before_it_suspects(void **state) {
     pass(world, 100000);
     world->recorder.clock.now_us += 5000000;
     membership_tick(world->membership, now_of(world));
-    expect(world, false, MEMBERSHIP_VIEW_KEY); /* what was decided meanwhile? */
+    expect(world, false, MEMBERSHIP_VIEW_KEY); /* reads the newest view first */
     reply(world, MR_OK, 5, &world->entered);
     deliver_heartbeat(world, 5, 20, 1);
     deliver_heartbeat(world, 5, 30, 2);
@@ -371,7 +372,7 @@ static void views_only_grow(void **state) {
     world *world = *state;
     enter(world);
     membership_view old = {.number = 5}, corrupt = {.number = 9};
-    assert_int_equal(membership_view_put(&old, 20, 1, "twenty"), MR_OK); /* not what was decided, and not newer */
+    assert_int_equal(membership_view_put(&old, 20, 1, "twenty"), MR_OK); /* same number, other content */
     deliver_view(world, &old);
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
     old.number = 3;
@@ -381,12 +382,13 @@ static void views_only_grow(void **state) {
     if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 3, &old);
     assert_int_equal(world->entered.number, 5);
     pass(world, 2000000);
-    if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 8, &corrupt); /* it says that it is number 9 */
+    /* the encoded number 9 differs from the version 8 */
+    if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 8, &corrupt);
     assert_int_equal(world->entered.number, 5);
     membership_view_fini(&old);
 }
 
-/* ---- Leaving. */
+/* ---- Removal. */
 
 static void an_excluded_member_stops_and_enters_again(void **state) {
     world *world = *state;
@@ -431,20 +433,21 @@ static void a_newer_incarnation_replaces_it_for_good(void **state) {
     membership_view_fini(&with_other);
 }
 
-/* ---- A metadata store that has forgotten. */
+/* ---- A metadata store that lost its disk. */
 
-/* It says a number above all that is known, and nobody is in that view: all enter again. */
+/* The new generation has a number above all known ones and an empty view: all members enter again. */
 static void an_empty_view_makes_all_members_enter_again(void **state) {
     world *world = *state;
     uint64_t begin = metadata_store_version(3, 0);
     enter(world);
-    for (int i = 0; i < 20 && !world->oracle.open; i++) { /* until it asks what is new */
+    for (int i = 0; i < 20 && !world->oracle.open; i++) { /* until the next poll */
         pass(world, 100000);
         deliver_heartbeat(world, 5, 20, 1);
         deliver_heartbeat(world, 5, 30, 2);
     }
     expect(world, false, MEMBERSHIP_VIEW_KEY);
-    assert_true(world->oracle.expected == 5); /* what it knows is what makes the metadata store remember */
+    /* the request has the newest known number, by which the metadata store detects its loss */
+    assert_true(world->oracle.expected == 5);
     reply(world, MR_OK, begin, NULL);
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
     assert_true(world->entered.number == begin && world->entered.count == 0);
@@ -459,7 +462,8 @@ static void an_empty_view_makes_all_members_enter_again(void **state) {
     assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
 }
 
-/* Whose incarnation is of another generation is not known to have come later: it does not replace for good. */
+/* Incarnations of different generations have no order: a member is not replaced for good by one of another
+ * generation. */
 static void generations_do_not_replace_each_other(void **state) {
     world *world = *state;
     enter(world);
@@ -471,7 +475,7 @@ static void generations_do_not_replace_each_other(void **state) {
     membership_view_fini(&with_other);
 }
 
-/* ---- The fence. */
+/* ---- Fencing. */
 
 static void only_the_same_view_is_admitted(void **state) {
     world *world = *state;
@@ -482,7 +486,7 @@ static void only_the_same_view_is_admitted(void **state) {
     assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_OK);
     assert_int_equal(last_answer(world).kind, 0);
 
-    stamp.view = 4; /* it is sent the newer view */
+    stamp.view = 4; /* the sender is sent the newer view */
     assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
     control_message answer = last_answer(world);
     assert_int_equal(answer.kind, CONTROL_MESSAGE_VIEW);
@@ -491,15 +495,15 @@ static void only_the_same_view_is_admitted(void **state) {
     assert_true(membership_view_equal(&told, &world->entered));
     membership_view_fini(&told);
 
-    stamp.view = 6; /* we are behind: our number asks for what it knows */
+    stamp.view = 6; /* this member's view is older: its number requests the newer one */
     assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_BUSY);
     answer = last_answer(world);
     assert_int_equal(answer.kind, CONTROL_MESSAGE_HEARTBEAT);
     assert_int_equal(answer.stamp.view, 5);
 
-    stamp = (struct stamp){5, 20, 9}; /* another process that plays twenty */
+    stamp = (struct stamp){5, 20, 9}; /* another process of member twenty */
     assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
-    stamp = (struct stamp){5, 40, 1}; /* nobody */
+    stamp = (struct stamp){5, 40, 1}; /* not a member */
     assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
 }
 
@@ -513,7 +517,7 @@ static void heartbeats_spread_views(void **state) {
     assert_int_equal(last_answer(world).kind, 0);
     deliver_heartbeat(world, 6, 20, 1);
     assert_int_equal(last_answer(world).kind, CONTROL_MESSAGE_HEARTBEAT);
-    deliver_heartbeat(world, 2, 77, 70); /* one that was left out long ago learns it */
+    deliver_heartbeat(world, 2, 77, 70); /* a process that was removed long ago learns that */
     assert_int_equal(last_answer(world).kind, CONTROL_MESSAGE_VIEW);
 }
 

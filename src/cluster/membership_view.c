@@ -39,7 +39,7 @@ bool membership_view_equal(const membership_view *a, const membership_view *b) {
     return true;
 }
 
-/* The place of the first member whose id is at least `id`. */
+/* Index of the first member whose id is at least `id`. */
 static size_t seek(const membership_view *view, uint64_t id) {
     return binary_search_first(&id, view->members, view->count, sizeof *view->members, binary_search_u64);
 }
@@ -95,7 +95,7 @@ void membership_view_remove(membership_view *view, uint64_t id) {
     memmove(&view->members[at], &view->members[at + 1], (view->count - at) * sizeof *view->members);
 }
 
-/* ---- Bytes. */
+/* ---- Encoding. */
 
 size_t membership_view_size(const membership_view *view) {
     size_t size = 13;
@@ -159,7 +159,7 @@ mr_status membership_view_decode(span bytes, membership_view *out) {
         return format_reject("the view", layout, MEMBERSHIP_VIEW_LAYOUT, FORMAT_USE_SAME);
     membership_view fresh = {.number = reader_u64(&reader)};
     size_t count = reader_u32(&reader);
-    /* A member takes at least 18 bytes, so a count that cannot be true costs no memory. */
+    /* A member takes at least 18 bytes, so an impossible count allocates no memory. */
     bool good = !reader.failed && fresh.number != 0 && count <= MEMBERSHIP_VIEW_MEMBERS_MAX &&
                 count <= reader_left(&reader) / 18 && read_members(&reader, &fresh, count);
     if (!good) {

@@ -1,13 +1,13 @@
 /* membership_view.h — membership view: a numbered list of members.
  *
  * Views are decided one after the other, each number once (metadata_store.h); a view that was decided never changes. A
- * member is an id (the role: it comes back after a crash), the incarnation that has it (never used twice in a
- * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
- * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
+ * member is an id (the role, which outlives a crash), the incarnation that holds it (never used twice in a cluster: a
+ * newer one is a larger number) and the address of that process. The leader is the oldest member, the one with the
+ * smallest incarnation: a member that returns does not take the lead from one that stayed.
  *
  * Invariants (membership_view_check)
  *  1  At most MEMBERSHIP_VIEW_MEMBERS_MAX members, sorted by id, each once.
- *   2  Every member has an incarnation and an address that can be one.
+ *   2  Every member has an incarnation and a valid address.
  *
  *   bytes    what
  *   -------  -----------------------------------------------------
@@ -25,7 +25,7 @@
 enum {
     MEMBERSHIP_VIEW_LAYOUT = 1,
     MEMBERSHIP_VIEW_MEMBERS_MAX = 1024,
-    MEMBERSHIP_VIEW_ADDRESS_MAX = 64, /* with its NUL */
+    MEMBERSHIP_VIEW_ADDRESS_MAX = 64, /* bytes, NUL included */
     MEMBERSHIP_VIEW_BYTES_MAX = 13 + MEMBERSHIP_VIEW_MEMBERS_MAX * (16 + MEMBERSHIP_VIEW_ADDRESS_MAX),
 };
 
@@ -35,7 +35,7 @@ typedef struct membership_view_member {
     char address[MEMBERSHIP_VIEW_ADDRESS_MAX];
 } membership_view_member;
 
-typedef struct membership_view { /* zero-initialized it is "no view yet": number 0, no member */
+typedef struct membership_view { /* a zero-initialized view means "none yet": number 0, no members */
     uint64_t number;
     size_t count, capacity;
     membership_view_member *members; /* owned, sorted by id */
@@ -46,21 +46,23 @@ void membership_view_fini(membership_view *view);
 void membership_view_copy(membership_view *to, const membership_view *from);
 bool membership_view_equal(const membership_view *a, const membership_view *b);
 
-/* NULL: not in it */
+/* NULL: not a member */
 const membership_view_member *membership_view_find(const membership_view *view, uint64_t id);
-bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation); /* this very process */
-/* NULL: it has no member */
+/* whether the member has this incarnation */
+bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation);
+/* NULL: no members */
 const membership_view_member *membership_view_leader(const membership_view *view);
-void membership_view_remove(membership_view *view, uint64_t id); /* no-op if it is not in */
-/* adds or replaces; MR_TOO_LARGE: full, MR_INVALID: no such address can be */
+void membership_view_remove(membership_view *view, uint64_t id); /* no-op if it is not a member */
+/* adds or replaces a member; MR_TOO_LARGE: the view is full, MR_INVALID: malformed address */
 MR_MUST mr_status membership_view_put(membership_view *view, uint64_t id, uint64_t incarnation, const char *address);
 
 bool membership_view_address_valid(const char *address);
-size_t membership_view_size(const membership_view *view); /* of its encoding */
+size_t membership_view_size(const membership_view *view); /* size of the encoding */
 void membership_view_encode(const membership_view *view, writer *writer);
-uint8_t *membership_view_write(const membership_view *view, size_t *size); /* in memory of its own: the caller's */
+uint8_t *membership_view_write(const membership_view *view, size_t *size); /* free with free() */
 
-/* The bytes are exactly one valid view, else MR_CORRUPT and *out is unchanged. `out` is initialized. */
+/* Decodes bytes that are exactly one valid view. MR_CORRUPT: malformed, and *out, which is initialized, is
+ * unchanged. */
 MR_MUST mr_status membership_view_decode(span bytes, membership_view *out);
 
 void membership_view_check(const membership_view *view); /* asserts the invariants above (base/invariants.h) */

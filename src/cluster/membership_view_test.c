@@ -1,4 +1,4 @@
-/* membership_view_test.c — members in order, the leader, and bytes that are not a view. */
+/* membership_view_test.c — members in order, the leader, and malformed bytes. */
 #include "cluster/membership_view.h"
 
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static void members_are_found_and_in_order(void **state) {
 static void the_oldest_member_leads(void **state) {
     membership_view view = example();
     assert_int_equal(membership_view_leader(&view)->id, 20);
-    assert_int_equal(membership_view_put(&view, 20, 12, "tcp:10.0.0.2:2"), MR_OK); /* it came back */
+    assert_int_equal(membership_view_put(&view, 20, 12, "tcp:10.0.0.2:2"), MR_OK); /* a new incarnation */
     assert_int_equal(view.count, 3);
     assert_int_equal(membership_view_leader(&view)->id, 30);
     membership_view_fini(&view);
@@ -69,7 +69,7 @@ static void a_view_has_bounds(void **state) {
     for (uint64_t i = 0; i < MEMBERSHIP_VIEW_MEMBERS_MAX; i++)
         assert_int_equal(membership_view_put(&view, i, i + 1, "a"), MR_OK);
     assert_int_equal(membership_view_put(&view, 5000, 5000, "a"), MR_TOO_LARGE);
-    assert_int_equal(membership_view_put(&view, 5, 5000, "a"), MR_OK); /* one that is in it may be replaced */
+    assert_int_equal(membership_view_put(&view, 5, 5000, "a"), MR_OK); /* replaces a member of a full view */
     assert_int_equal(view.count, MEMBERSHIP_VIEW_MEMBERS_MAX);
     static const char *const bad[] = {"", "with space", "new\nline", "\x80",
                                       "1234567890123456789012345678901234567890123456789012345678901234"};
@@ -108,9 +108,9 @@ static void bytes_come_back_as_they_were(void **state) {
     size_t size = encode(&view, bytes, sizeof bytes);
     assert_int_equal(membership_view_decode(span_of(bytes, size), &again), MR_OK);
     assert_true(membership_view_equal(&view, &again));
-    assert_int_equal(membership_view_decode(span_of(bytes, size), &again), MR_OK); /* over what is there */
+    assert_int_equal(membership_view_decode(span_of(bytes, size), &again), MR_OK); /* replaces existing content */
     membership_view_fini(&view);
-    view.number = 1; /* nobody is in it: the last one has left */
+    view.number = 1; /* an empty view */
     size = encode(&view, bytes, sizeof bytes);
     assert_int_equal(membership_view_decode(span_of(bytes, size), &again), MR_OK);
     assert_int_equal(again.count, 0);
@@ -120,11 +120,11 @@ static void bytes_come_back_as_they_were(void **state) {
 static void assert_refused(const uint8_t *bytes, size_t size) {
     membership_view out = {.number = 99};
     assert_int_equal(membership_view_decode(span_of(bytes, size), &out), MR_CORRUPT);
-    assert_int_equal(out.number, 99); /* and is unchanged */
+    assert_int_equal(out.number, 99); /* unchanged */
     assert_null(out.members);
 }
 
-/* Offsets of the first member's fields, see membership_view.h. */
+/* Offsets of the first member's fields (membership_view.h). */
 enum { AT_NUMBER = 1, AT_COUNT = 9, AT_ID = 13, AT_INCARNATION = 21, AT_LENGTH = 29, AT_ADDRESS = 30 };
 
 static void other_bytes_are_refused(void **state) {
@@ -159,7 +159,7 @@ static void random_changes_do_no_harm(void **state) {
         for (uint64_t i = rng_below(&rng, 4) + 1; i > 0; i--)
             broken[rng_below(&rng, size)] ^= (uint8_t)(1u << rng_below(&rng, 8));
         if (membership_view_decode(span_of(broken, size), &out) != MR_OK) continue;
-        uint8_t again[400]; /* what is accepted is written back the same */
+        uint8_t again[400]; /* accepted bytes are encoded back to the same bytes */
         assert_int_equal(encode(&out, again, sizeof again), size);
         assert_memory_equal(again, broken, size);
     }

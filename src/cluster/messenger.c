@@ -10,20 +10,20 @@
 #include "base/list.h"
 #include "base/map.h"
 
-typedef struct kept { /* a control message that waits for its link */
+typedef struct kept { /* a message that waits for its link */
     list of_box;
-    body_sent_fn *sent; /* NULL: the bytes are its own, and follow it */
+    body_sent_fn *sent; /* NULL: the bytes are a copy after this struct */
     void *argument;
     size_t count;
     span pieces[];
 } kept;
 
-typedef struct box { /* one address */
+typedef struct box { /* state of one address */
     list of_messenger;
     char address[MESSENGER_ADDRESS_MAX];
-    link_id link; /* none: not even opening */
+    link_id link; /* v == 0: no link, not even opening */
     bool open;
-    int64_t retry_us; /* do not open before this */
+    int64_t retry_us; /* earliest time to open the link */
     list messages;
     size_t message_count;
 } box;
@@ -33,9 +33,9 @@ struct messenger {
     const messenger_handlers *handlers;
     void *context;
     list boxes;
-    box *last;    /* that was written to; NULL: none, or it is gone */
-    map by_link;  /* link → box, for the links that were opened here */
-    map arriving; /* link → shared buffer, owned: a large control message that is coming */
+    box *last;    /* the box of the last message; NULL: none */
+    map by_link;  /* link → box, for links that were opened here */
+    map arriving; /* link → shared buffer, owned: body of a large message that is arriving */
 };
 
 messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context) {
@@ -44,7 +44,7 @@ messenger *messenger_create(const env *env, const messenger_handlers *handlers, 
     return messenger;
 }
 
-/* The oldest, of one or more. */
+/* Removes the oldest waiting message; there must be one. */
 static kept *take_message(box *box) {
     MR_ASSERT(box->message_count > 0);
     kept *kept = container_of(box->messages.next, struct kept, of_box);
@@ -98,7 +98,7 @@ static box *create_box(messenger *messenger, const char *address) {
 }
 
 static kept *keep(box *box, size_t count, size_t room) {
-    MR_ASSERT(!box->open && box->link.v != 0 && box->message_count <= MESSENGER_KEPT); /* its link opens */
+    MR_ASSERT(!box->open && box->link.v != 0 && box->message_count <= MESSENGER_KEPT); /* the link is opening */
     if (box->message_count == MESSENGER_KEPT) lose_message(box);
     kept *kept = xcalloc(1, sizeof *kept + count * sizeof *kept->pieces + room);
     kept->count = count;
@@ -119,7 +119,7 @@ static void keep_pieces(box *box, const span *pieces, size_t count, body_sent_fn
     kept->argument = argument;
 }
 
-/* An address that cannot be opened now is one to which control messages are lost now. */
+/* If the address cannot be opened now, messages to it are lost until the retry. */
 static void open_box(messenger *messenger, box *box) {
     int64_t now_us = clock_now_us(messenger->env->clock);
     transport transport = messenger->env->transport;
@@ -132,8 +132,8 @@ static void open_box(messenger *messenger, box *box) {
     map_put(&messenger->by_link, box->link.v, box);
 }
 
-/* The box of an address, with a link that is open or opens; NULL: there is none now. Most control messages go where the
- * one before them went. */
+/* The box of an address with a link that is open or opening; NULL: no link now. Checks the last box first, since most
+ * messages go to the same address as the one before. */
 static box *box_for(messenger *messenger, const char *address) {
     box *box = messenger->last;
     if (box == NULL || strcmp(box->address, address) != 0) box = find_box(messenger, address);
@@ -143,7 +143,7 @@ static box *box_for(messenger *messenger, const char *address) {
     return box->link.v == 0 ? NULL : box;
 }
 
-/* Lost if the link is full or gone. */
+/* The message is lost if the link is full or closed. */
 static void send_pieces(messenger *messenger, link_id link, const span *pieces, size_t count, body_sent_fn *sent,
                         void *argument) {
     transport transport = messenger->env->transport;
@@ -208,7 +208,7 @@ void messenger_move_pieces(messenger *messenger, const void *argument, span from
     list_for_each (item, &messenger->boxes) move_in_box(container_of(item, box, of_messenger), argument, from, to);
 }
 
-/* Lost if the link is full or gone. The message leaves now: callers put into one message what has to go together. */
+/* The message is lost if the link is full or closed. It is sent at once, not batched with others. */
 void messenger_answer(messenger *messenger, link_id link, span bytes) {
     (void)transport_send_now(messenger->env->transport, link, bytes);
 }
@@ -234,7 +234,7 @@ void messenger_forget(messenger *messenger, const char *address) {
 static void on_open(void *context, link_id link, const peer *peer) {
     messenger *messenger = context;
     box *box = map_get(&messenger->by_link, link.v);
-    if (box == NULL) return; /* opened by the other side: for its control messages, and our answers */
+    if (box == NULL) return; /* opened by the peer: carries its messages, and the answers to them */
     box->open = true;
     while (!list_empty(&box->messages)) {
         kept *kept = take_message(box);
@@ -292,7 +292,7 @@ static void on_closed(void *context, link_id link, const cause *why) {
     box->open = false;
     lose_messages(box);
     CHECK_INVARIANTS(messenger->by_link.count, messenger_check(messenger));
-    char address[MESSENGER_ADDRESS_MAX]; /* a copy: the handler may forget the box */
+    char address[MESSENGER_ADDRESS_MAX]; /* a copy: the handler may destroy the box */
     memcpy(address, box->address, sizeof address);
     if (messenger->handlers->on_broken != NULL) messenger->handlers->on_broken(messenger->context, address, why);
 }

@@ -3,18 +3,18 @@
  *
  * One link per address, opened when something is to be sent and opened again (not at once) after it broke. A control
  * message is sent, or kept for a moment while the link opens, or lost: callers that need an answer retry. So protocols
- * above repeat their messages now and then, and never deal with links. Answers go back over the link on which a
- * control message came.
+ * above repeat their messages periodically, and never deal with links. Answers go back over the link on which a control
+ * message arrived.
  *
- * A small control message is the head of a message. A large one is its body: it is sent from the pieces in which it
- * lies, which are borrowed until they have left, and received straight into a shared buffer (base/shared_bytes.h).
+ * A small control message is the head of a message. A large one is its body: it is sent from the pieces that hold it,
+ * which are borrowed until they are sent, and received straight into a shared buffer (base/shared_bytes.h).
  *
  *  messenger_send ─────── at most MESSENGER_SMALL bytes ──► head ──► on_message
  *  messenger_send_pieces ── more ──► body ── its size is checked ──► a shared buffer ──► on_bytes
  *
  * Invariants (messenger_check)
  *  1  Control messages wait only while their link opens, MESSENGER_KEPT of an address at most.
- *   2  A link that was opened here leads to its address and back; one that is open was opened.
+ *   2  A link that was opened here is mapped to its address, and the address to it; one that is open was opened here.
  *
  * Bounds  MESSENGER_KEPT control messages per address while its link opens; the oldest is lost first.
  *         MESSENGER_MESSAGE_MAX bytes of a control message: the sender of a larger one loses its link. A message for
@@ -30,34 +30,36 @@ enum {
     MESSENGER_SMALL = 4096,
     MESSENGER_MESSAGE_MAX = (64 << 20) + (64 << 10)
 };
-#define MESSENGER_RETRY_US INT64_C(100000) /* after a link broke or could not be opened */
+#define MESSENGER_RETRY_US INT64_C(100000) /* delay after a link broke or could not be opened */
 
 typedef struct messenger messenger;
 
 typedef struct messenger_handlers {
     void (*on_message)(void *context, link_id link, span bytes);
-    void (*on_broken)(void *context, const char *address, const cause *why); /* the link to it; may be NULL */
-    /* a large control message; NULL: those are refused */
+    /* the link to this address broke; may be NULL */
+    void (*on_broken)(void *context, const char *address, const cause *why);
+    /* a large control message arrived; NULL: large ones are refused */
     void (*on_bytes)(void *context, link_id link, shared_bytes *bytes);
 } messenger_handlers;
 
-/* all borrowed for its life */
+/* all arguments are borrowed for the messenger's life */
 messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context);
-void messenger_destroy(messenger *messenger); /* the links stay with the transport, which closes with its process */
+void messenger_destroy(messenger *messenger); /* links stay open until the transport closes */
 
-extern const transport_events messenger_events; /* for the transport; the context is the messenger */
+extern const transport_events messenger_events; /* for the transport, with the messenger as the context */
 
 void messenger_send(messenger *messenger, const char *address, span bytes); /* at most MESSAGE_HEAD_MAX bytes */
-/* A control message of any size up to MESSENGER_MESSAGE_MAX. The bytes are borrowed until `sent` is called, exactly
- * once: they have left, or are lost. The list is borrowed for the call. */
+/* Sends a control message of any size up to MESSENGER_MESSAGE_MAX. The bytes are borrowed until `sent` is called,
+ * exactly once: they were sent, or are lost. The list of pieces is borrowed for the call. */
 void messenger_send_pieces(messenger *messenger, const char *address, const span *pieces, size_t count,
                            body_sent_fn *sent, void *argument);
-/* Of a control message that was sent with `argument` and waits for its link: bytes within `from` lie at `to` from now
- * on. An empty `to`: the message is lost. Bytes that wait in a link belong to the transport. */
+/* For waiting messages that were sent with `argument`: bytes within `from` are at `to` from now on. An empty `to`:
+ * the message is lost. Bytes that were passed to a link belong to the transport. */
 void messenger_move_pieces(messenger *messenger, const void *argument, span from, span to);
 void messenger_answer(messenger *messenger, link_id link, span bytes);
-link_id messenger_link(const messenger *messenger, const char *address); /* that is open to it; none: v == 0 */
-/* closes the link to it; no-op if there is none */
+/* the open link to the address; v == 0: none */
+link_id messenger_link(const messenger *messenger, const char *address);
+/* closes the link to the address; no-op if there is none */
 void messenger_forget(messenger *messenger, const char *address);
 
 void messenger_check(const messenger *messenger); /* asserts the invariants above (base/invariants.h) */

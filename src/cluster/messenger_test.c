@@ -1,5 +1,5 @@
-/* messenger_test.c — control messages find their link, wait for it, or are lost; broken links are tried again, not at
- * once; large control messages are neither copied nor trusted. */
+/* messenger_test.c — messages use the link of their address, wait for it, or are lost; broken links are retried later;
+ * large messages are not copied, and their size is checked. */
 #include "cluster/messenger.h"
 
 #include <setjmp.h>
@@ -123,7 +123,7 @@ static void a_broken_link_is_opened_again_later(void **state) {
     send_text(world, "a", "one");
     transport_recorder_close(&world->recorder, 1, MR_PEER_DIED);
     assert_string_equal(world->broken, "a PEER_DIED");
-    send_text(world, "a", "two"); /* too soon: lost */
+    send_text(world, "a", "two"); /* before the retry time: lost */
     assert_int_equal(world->recorder.opened, 1);
     world->recorder.clock.now_us += MESSENGER_RETRY_US;
     send_text(world, "a", "three");
@@ -166,7 +166,7 @@ static void answers_go_back_where_the_message_came_from(void **state) {
     messenger_answer(world->messenger, world->link, span_of("answer", 6));
     assert_sent(world, link.v, "answer");
     transport_recorder_close(&world->recorder, link.v, MR_CLOSED);
-    assert_string_equal(world->broken, ""); /* not a link of ours */
+    assert_string_equal(world->broken, ""); /* not a link that was opened here */
     messenger_answer(world->messenger, world->link, span_of("answer", 6));
     assert_nothing_sent(world);
 }
@@ -192,7 +192,7 @@ static void a_handler_may_forget_what_broke(void **state) {
     assert_string_equal(world->broken, "a TIMEOUT");
 }
 
-/* ---- Large ones. */
+/* ---- Large messages. */
 
 static void large_messages_come_in_a_bytes(void **state) {
     world *world = *state;
@@ -215,7 +215,7 @@ static void large_messages_are_bounded(void **state) {
     alloc_fail_at(1);
     assert_ptr_equal(messenger_events.on_body(world->messenger, link, (span){0}, 10000), BODY_DISCARD);
     alloc_fail_at(0);
-    /* thrown away: lost */
+    /* no memory: the message is lost */
     messenger_events.on_message(world->messenger, link, &(message){.body = span_of(NULL, 10000)});
     assert_null(world->bytes);
     assert_string_equal(world->got, "");
@@ -228,7 +228,7 @@ static void half_a_message_goes_with_its_link(void **state) {
     world *world = *state;
     link_id link = transport_recorder_dial_in(&world->recorder), other = transport_recorder_dial_in(&world->recorder);
     assert_non_null(messenger_events.on_body(world->messenger, link, (span){0}, 10000));
-    assert_non_null(messenger_events.on_body(world->messenger, other, (span){0}, 10000)); /* goes with the mail */
+    assert_non_null(messenger_events.on_body(world->messenger, other, (span){0}, 10000)); /* freed with the messenger */
     transport_recorder_close(&world->recorder, link.v, MR_PEER_DIED);
     assert_null(world->bytes);
 }
@@ -238,7 +238,7 @@ static void pieces_are_sent_in_one(void **state) {
     uint8_t *large = xcalloc(1, 3 * MESSENGER_SMALL);
     const span small[] = {span_of("ab", 2), span_of("", 0), span_of("cde", 3)};
     const span pieces[] = {span_of("head", 4), span_of(large, 3 * MESSENGER_SMALL)};
-    messenger_send_pieces(world->messenger, "a", small, 3, on_sent, world); /* kept, where it lies */
+    messenger_send_pieces(world->messenger, "a", small, 3, on_sent, world); /* kept without a copy */
     messenger_send_pieces(world->messenger, "a", pieces, 2, on_sent, world);
     assert_int_equal(world->sent, 0);
     transport_recorder_open(&world->recorder, 1);
@@ -264,7 +264,7 @@ static void pieces_that_are_lost_are_given_back(void **state) {
     assert_true(world->sent == 1 && world->sent_status == MR_CLOSED);
     transport_recorder_close(&world->recorder, 1, MR_PEER_DIED);
     assert_int_equal(world->sent, MESSENGER_KEPT + 1);
-    messenger_send_pieces(world->messenger, "a", &piece, 1, on_sent, world); /* too soon */
+    messenger_send_pieces(world->messenger, "a", &piece, 1, on_sent, world); /* before the retry time */
     assert_int_equal(world->sent, MESSENGER_KEPT + 2);
 }
 
@@ -273,7 +273,8 @@ static void pieces_that_wait_can_move(void **state) {
     char memory[] = "abcd", copy[] = "abcd";
     const span pieces[] = {span_of("1", 1), span_of(memory + 1, 3)};
     messenger_send_pieces(world->messenger, "a", pieces, 2, on_sent, world);
-    messenger_move_pieces(world->messenger, memory, span_of(memory, 4), span_of("xxxx", 4)); /* nobody's */
+    /* no message has this argument */
+    messenger_move_pieces(world->messenger, memory, span_of(memory, 4), span_of("xxxx", 4));
     messenger_move_pieces(world->messenger, world, span_of(memory, 4), span_of(copy, 4));
     memset(memory, 'x', 4);
     transport_recorder_open(&world->recorder, 1);

@@ -13,8 +13,8 @@
 #include "base/mutation.h"
 
 enum {
-    GENERATIONS_FIRST = 1 << 24, /* the first one of a metadata store is one of so many */
-    GENERATIONS_STEP = 1 << 19,  /* and another one is at most so many above the known one */
+    GENERATIONS_FIRST = 1 << 24, /* bound of the random generation of a new metadata store */
+    GENERATIONS_STEP = 1 << 19,  /* bound of the random step to the next generation */
 };
 
 typedef struct lease {
@@ -77,7 +77,7 @@ mr_status metadata_db_lease(metadata_db *db, uint64_t number, uint64_t ttl_us, i
     return MR_OK;
 }
 
-/* True: nothing hangs on it any more. */
+/* Empties the values of a lease. True: no value is attached to it any more. */
 static bool release(metadata_db *db, uint64_t number) {
     for (size_t i = 0; i < db->count; i++) {
         const metadata_storage_record *record = &db->records[i];
@@ -109,7 +109,7 @@ int64_t metadata_db_next_us(const metadata_db *db) {
     return next_us;
 }
 
-/* ---- Opening. */
+/* ---- Loading. */
 
 static void add(metadata_db *db, const metadata_storage_record *record) {
     MR_ASSERT(db->count < METADATA_DB_KEYS_MAX && record->key.size <= METADATA_DB_KEY_MAX);
@@ -138,7 +138,7 @@ static uint64_t draw(rng *rng, uint64_t bound) { return 1 + rng_below(rng, bound
 static mr_status load(metadata_db *db, int64_t now_us) {
     uint64_t drawn = draw(db->rng, GENERATIONS_FIRST);
     mr_status status = db->storage.ops->load(db->storage.self, take_record, db, &db->generation);
-    if (status == MR_NOT_FOUND) { /* a client may learn it at once, so it must be the same after a restart */
+    if (status == MR_NOT_FOUND) { /* saved before any answer, so that it is the same after a restart */
         db->generation = drawn;
         return db->storage.ops->begin(db->storage.self, drawn);
     }
@@ -172,7 +172,7 @@ void metadata_db_close(metadata_db *db) {
     free(db);
 }
 
-/* ---- Asking and deciding. */
+/* ---- Reads and decisions. */
 
 void metadata_db_get(const metadata_db *db, span key, uint64_t *version, span *value) {
     const metadata_storage_record *record = find(db, key);
@@ -212,7 +212,7 @@ mr_status metadata_db_swap(metadata_db *db, span key, uint64_t expected, span va
     if (metadata_store_count(expected) == METADATA_STORE_COUNT_MAX)
         return error_set(MR_TOO_LARGE, "the value was changed 2^36 - 1 times, which is the limit");
     metadata_storage_record before = {0}, after = {key, expected + 1, lease, copy_value(value)};
-    MR_ASSERT(there != NULL || db->count < METADATA_DB_KEYS_MAX); /* check() has checked it */
+    MR_ASSERT(there != NULL || db->count < METADATA_DB_KEYS_MAX); /* ensured by check() */
     size_t at = there == NULL ? db->count : (size_t)(there - db->records);
     if (there == NULL) {
         memcpy(db->keys[at], key.data, key.size);
@@ -235,7 +235,7 @@ mr_status metadata_db_swap(metadata_db *db, span key, uint64_t expected, span va
     return status;
 }
 
-/* ---- Having forgotten. */
+/* ---- Lost decisions. */
 
 mr_status metadata_db_heed(metadata_db *db, span key, uint64_t known) {
     uint64_t newest;

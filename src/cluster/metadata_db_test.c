@@ -1,4 +1,4 @@
-/* metadata_db_test.c — decisions stay, on a real folder; every operation of the disk is made to fail in turn. */
+/* metadata_db_test.c — decisions survive, in a real folder; every operation of the disk is made to fail in turn. */
 #include "cluster/metadata_db.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "cluster/metadata_file.h"
 #include "tests/support/temp_dir.h"
 
-/* A disk that fails from the nth operation on, before or after it has been done. */
+/* A disk that fails from the nth operation on, before or after the operation is done. */
 typedef struct failing {
     disk real;
     int countdown; /* 0: never fails */
@@ -26,15 +26,15 @@ typedef struct failing {
 
 static bool fails(failing *failing) { return failing->countdown > 0 && --failing->countdown == 0; }
 
-#define PASS(call)                                            \
-    do {                                                      \
-        failing *failing = self;                              \
-        bool failed = fails(failing);                         \
-        if (failed) failing->countdown = 1; /* and so on */   \
-        if (failed && !failing->after) return MR_IO;          \
-        mr_status status = failing->real.ops->call;           \
-        if (failed && failing->after) failing->after = false; \
-        return failed ? MR_IO : status;                       \
+#define PASS(call)                                                           \
+    do {                                                                     \
+        failing *failing = self;                                             \
+        bool failed = fails(failing);                                        \
+        if (failed) failing->countdown = 1; /* later operations fail, too */ \
+        if (failed && !failing->after) return MR_IO;                         \
+        mr_status status = failing->real.ops->call;                          \
+        if (failed && failing->after) failing->after = false;                \
+        return failed ? MR_IO : status;                                      \
     } while (0)
 
 static mr_status fail_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
@@ -64,7 +64,7 @@ typedef struct world {
     metadata_file file;
     rng rng;
     metadata_db *db;
-    uint64_t begin; /* the version of what was never written */
+    uint64_t begin; /* version of keys that were never written */
 } world;
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
@@ -122,7 +122,7 @@ static void each_version_is_decided_once(void **state) {
     assert_true(holds(world, "view", 1, "first"));
     assert_int_equal(swap(world, "view", 1, ""), MR_OK);
     assert_true(holds(world, "view", 2, ""));
-    assert_true(holds(world, "else", 0, "")); /* keys are apart */
+    assert_true(holds(world, "else", 0, "")); /* keys are independent */
 }
 
 static void committed_values_survive_a_restart(void **state) {
@@ -136,7 +136,7 @@ static void committed_values_survive_a_restart(void **state) {
     assert_int_equal(swap(world, "a", 1, "other"), MR_STALE);
 }
 
-/* One save that fails, and a second one; then a restart. True: after that the first one was decided. */
+/* Makes one save fail, then a second one, then restarts. True: after the restart the first one is decided. */
 static bool fail_and_restart(world *world, uint64_t version, const char *value) {
     uint64_t now;
     span content;
@@ -144,7 +144,7 @@ static bool fail_and_restart(world *world, uint64_t version, const char *value) 
     assert_int_equal(swap(world, "new key", 0, value), MR_IO);
     assert_true(holds(world, "new key", 0, ""));
     metadata_db_get(world->db, text("a"), &now, &content);
-    assert_true(now == world->begin + version); /* nobody is told that it was decided */
+    assert_true(now == world->begin + version); /* not reported as decided */
     world->failing.countdown = 0;
     assert_int_equal(reopen(world), MR_OK);
     metadata_db_get(world->db, text("a"), &now, &content);
@@ -154,7 +154,7 @@ static bool fail_and_restart(world *world, uint64_t version, const char *value) 
     return now != version;
 }
 
-/* A save that fails before anything was done: the next one writes the file anew. */
+/* Makes a save fail before anything is done: the next one writes a new file. */
 static void fail_at_once(world *world, uint64_t version) {
     world->failing.countdown = 1;
     world->failing.after = false;
@@ -162,7 +162,7 @@ static void fail_at_once(world *world, uint64_t version) {
     world->failing.countdown = 0;
 }
 
-/* Whatever fails, wherever: the swap is not decided, and after a restart the file is whole, old or new. */
+/* For a failure at any operation: the swap is not decided, and after a restart the file is complete, old or new. */
 static void a_failing_disk_decides_nothing(void **state) {
     enum { IN_PLACE = 2, ANEW = 4 }; /* operations: write and sync; remove, write, sync and rename */
     world *world = *state;
@@ -182,17 +182,17 @@ static void a_failing_disk_decides_nothing(void **state) {
                 happened[anew] += decided;
                 version += decided;
             }
-    assert_int_equal(happened[0], 3); /* all but the write that was not done */
-    assert_int_equal(happened[1], 1); /* the rename that was done and then failed */
+    assert_int_equal(happened[0], 3); /* all failures but the write that was not done */
+    assert_int_equal(happened[1], 1); /* the rename that was done and then reported an error */
     assert_int_equal(swap(world, "a", version, "well again"), MR_OK);
 }
 
-/* Without a restart another swap to the same version may win, and is what the disk has then. */
+/* Without a restart another swap to the same version may be decided, and is then the content of the disk. */
 static void after_a_failure_another_may_be_decided(void **state) {
     world *world = *state;
     for (uint64_t i = 0; i < 2; i++) {
         if (i == 1) fail_at_once(world, i);
-        world->failing.countdown = i == 0 ? 2 : 4; /* the sync in place; the rename, done and then failed */
+        world->failing.countdown = i == 0 ? 2 : 4; /* fails at the sync in place; at the rename, which is done */
         world->failing.after = i == 1;
         assert_int_equal(swap(world, "a", i, "unlucky"), MR_IO);
         world->failing.countdown = 0;
@@ -202,7 +202,7 @@ static void after_a_failure_another_may_be_decided(void **state) {
     }
 }
 
-/* What was saved is durable though its mark cannot be written. */
+/* A save is durable even if its mark cannot be written. */
 static void a_missing_mark_loses_nothing(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
@@ -226,7 +226,7 @@ static void spoil(world *world, uint64_t offset) {
     assert_int_equal(disk.ops->write(disk.self, METADATA_FILE_FILE, offset, span_of(&byte, 1)), MR_OK);
 }
 
-/* No damage of one place makes the keeper forget: it is refused, or does no harm. */
+/* No damage at one place makes the metadata store lose decisions: the file is refused, or the damage has no effect. */
 static void a_damaged_file_is_refused(void **state) {
     world *world = *state;
     char path[TEMP_DIR_FOLDER_MAX + sizeof METADATA_FILE_FILE];
@@ -245,12 +245,12 @@ static void a_damaged_file_is_refused(void **state) {
         assert_int_equal(reopen(world), MR_CORRUPT);
         assert_non_null(strstr(mr_last_error(), "the newest copy of the content is not complete"));
         spoil(world, newest + i);
-        spoil(world, oldest + i); /* as when a save was not finished */
+        spoil(world, oldest + i); /* as after an unfinished save */
         assert_int_equal(reopen(world), MR_OK);
         assert_true(holds(world, "a", 2, "another one"));
         spoil(world, oldest + i);
     }
-    for (size_t i = 0; i < 16; i++) { /* without its mark the copy is written anew */
+    for (size_t i = 0; i < 16; i++) { /* without its mark the copy is written again */
         spoil(world, MARK_AT + i);
         assert_int_equal(reopen(world), MR_OK);
         assert_true(holds(world, "a", 2, "another one"));
@@ -312,7 +312,7 @@ static void messages_are_answered(void **state) {
     metadata_db_answer(world->db, &put, 0, &answer);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version == world->begin + 1);
-    metadata_db_answer(world->db, &put, 0, &answer); /* the network doubled it */
+    metadata_db_answer(world->db, &put, 0, &answer); /* a message duplicated by the network */
     assert_int_equal(answer.request, 6);
     assert_int_equal(answer.status, MR_STALE);
     assert_true(answer.version == world->begin + 1);
@@ -324,7 +324,7 @@ static void messages_are_answered(void **state) {
     world->failing.countdown = 0;
 }
 
-/* ---- A disk that was lost. */
+/* ---- A lost disk. */
 
 static void lose_disk(world *world) {
     disk real = world->failing.real;
@@ -332,7 +332,7 @@ static void lose_disk(world *world) {
     assert_int_equal(reopen(world), MR_OK);
 }
 
-/* Whatever it decides afterwards has another version than everything before. */
+/* Decisions after the loss have other versions than all decisions before. */
 static void a_metadata_that_lost_its_disk_decides_nothing_again(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "first"), MR_OK);
@@ -341,19 +341,19 @@ static void a_metadata_that_lost_its_disk_decides_nothing_again(void **state) {
     assert_true(holds(world, "a", 0, ""));
     assert_int_not_equal(metadata_store_generation(world->begin), metadata_store_generation(first));
     assert_int_equal(swap(world, "a", 0, "again"), MR_OK);
-    assert_int_equal(reopen(world), MR_OK); /* the generation is on disk with the value */
+    assert_int_equal(reopen(world), MR_OK); /* the generation is saved with the value */
     assert_true(holds(world, "a", 1, "again"));
     assert_int_equal(swap(world, "a", 0, "other"), MR_STALE);
 }
 
-/* Whoever was told a generation may come back with it: it is the same after a restart, though nothing was decided. */
+/* A client may return with the generation in an answer, so it is saved although nothing was decided. */
 static void a_missing_key_has_a_generation(void **state) {
     world *world = *state;
     uint64_t told = world->begin;
     assert_int_equal(reopen(world), MR_OK);
     assert_true(world->begin == told);
     lose_disk(world);
-    world->failing.countdown = 1; /* and one that cannot keep it does not begin */
+    world->failing.countdown = 1; /* a store that cannot save its generation does not open */
     disk real = world->failing.real;
     assert_int_equal(real.ops->remove(real.self, METADATA_FILE_FILE), MR_OK);
     assert_int_equal(reopen(world), MR_IO);
@@ -371,23 +371,25 @@ static void the_newer_state_wins(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "mine"), MR_OK);
     uint64_t mine = world->begin + 1, theirs = mine + 5;
-    assert_true(ask(world, "a", mine).version == mine); /* no more than what is here */
+    assert_true(ask(world, "a", mine).version == mine); /* the sender's version is not newer */
     control_message answer = ask(world, "a", theirs);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version > theirs && metadata_store_count(answer.version) == 0 && answer.value.size == 0);
-    assert_int_equal(reopen(world), MR_OK); /* that was durable before it was said */
+    assert_int_equal(reopen(world), MR_OK); /* saved before the answer */
     assert_true(world->begin == answer.version);
     assert_true(holds(world, "a", 0, ""));
-    assert_true(ask(world, "b", answer.version).version == answer.version); /* once: now all know the same */
+    /* the generation changes once: now both sides know the same version */
+    assert_true(ask(world, "b", answer.version).version == answer.version);
 
     control_message swap = {
         .kind = CONTROL_MESSAGE_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};
-    metadata_db_answer(world->db, &swap, 0, &answer); /* a swap says what is known as well */
+    metadata_db_answer(world->db, &swap, 0, &answer); /* a swap carries a known version, too */
     assert_int_equal(answer.status, MR_STALE);
     assert_true(answer.version > swap.version && metadata_store_count(answer.version) == 0);
 }
 
-/* What began above a version may be lost, too, while that version is still known: the next one begins elsewhere. */
+/* The generation above a version may be lost while a process still knows that version: the next loss begins another
+ * one. */
 static void no_two_losses_begin_the_same_generation(void **state) {
     enum { LOSSES = 100 };
     world *world = *state;
@@ -404,7 +406,7 @@ static void no_two_losses_begin_the_same_generation(void **state) {
     }
 }
 
-/* A count that is full does not run over into the next generation. */
+/* A swap at the largest count fails and does not reach the next generation. */
 static void changes_are_counted_up_to_their_bound(void **state) {
     world *world = *state;
     metadata_storage storage = metadata_file_storage(&world->file);
@@ -420,7 +422,7 @@ static void changes_are_counted_up_to_their_bound(void **state) {
     assert_true(holds(world, "a", METADATA_STORE_COUNT_MAX, "last"));
 }
 
-/* Nothing is answered while the new generation is not on disk, and what cannot be known changes nothing. */
+/* Without a saved new generation nothing is answered, and impossible versions change nothing. */
 static void a_new_generation_is_durable_or_not_begun(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "one"), MR_OK);

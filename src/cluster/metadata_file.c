@@ -17,7 +17,7 @@ enum {
     OVERHEAD = 28,
     COPY_MAX = OVERHEAD + METADATA_DB_KEYS_MAX * (RECORD_OVERHEAD + METADATA_DB_KEY_MAX + METADATA_DB_VALUE_MAX),
     HEAD_SIZE = 16,
-    MARK_AT = 512, /* in a sector of its own */
+    MARK_AT = 512, /* in its own sector */
     MARK_SIZE = 16,
     COPIES_AT = 4096,
     ROOM_STEP = 16384,
@@ -53,7 +53,7 @@ static void write_copy(const metadata_storage_content *content, uint64_t number,
     MR_ASSERT(!writer->failed && writer_size(writer) == size);
 }
 
-/* A whole file with one copy and without a mark, with room for a copy that is half as large again. */
+/* Writes a new file with one copy and no mark; the room is at least half as large again as the copy. */
 static mr_status replace(metadata_file *file, span copy) {
     size_t room = (copy.size + copy.size / 2) / ROOM_STEP * ROOM_STEP + ROOM_STEP, size = COPIES_AT + 2 * room;
     MR_ASSERT(copy.size <= room && file->number != 0);
@@ -80,7 +80,7 @@ static mr_status overwrite(metadata_file *file, span copy) {
     return MUTATED("no-sync") ? MR_OK : disk.ops->sync_data(disk.self, METADATA_FILE_FILE);
 }
 
-/* The save is durable, mark or not: without one the next save writes the file anew. */
+/* The save is durable even if the mark fails: the next save then writes a new file. */
 static void mark(metadata_file *file) {
     uint8_t bytes[MARK_SIZE];
     writer writer = writer_of(bytes, sizeof bytes);
@@ -133,7 +133,7 @@ static bool read_record(reader *reader, uint64_t generation, metadata_storage_ta
     return !reader->failed && take(context, generation, &record);
 }
 
-/* Generation, records and the sum, which is right. */
+/* Reads generation, records and the checksum, which was verified. */
 static mr_status read_content(reader *reader, metadata_storage_take_fn *take, void *context, uint64_t *out) {
     uint64_t generation = reader_u32(reader);
     size_t count = reader_u32(reader);
@@ -145,7 +145,7 @@ static mr_status read_content(reader *reader, metadata_storage_take_fn *take, vo
     return MR_OK;
 }
 
-/* The copy at this place, if it is whole; its number. 0: it is not. */
+/* Finds the copy with this parity. Returns its number; 0: the copy is not complete. */
 static uint64_t find_copy(span file, size_t room, uint64_t parity, span *out) {
     const uint8_t *bytes = file.data + copy_at(room, parity);
     reader reader = reader_of(bytes, room);
@@ -177,7 +177,7 @@ static mr_status read_file(metadata_file *metadata_file, span file, metadata_sto
     if (metadata_file->number == find_mark(file))
         metadata_file->room = room;
     else
-        MR_TRY(put(metadata_file, copy)); /* anew, since no room is known yet */
+        MR_TRY(put(metadata_file, copy)); /* writes a new file, since the room is not set yet */
     reader reader = reader_of(copy.data, copy.size);
     (void)reader_u32(&reader);
     (void)reader_u64(&reader);

@@ -76,10 +76,10 @@ static int swap_and_die(void *argument) {
     uint64_t begin = version_of(world, "a", &value);
     TEST_CHILD_CHECK(metadata_db_swap(world->db, text("a"), begin, text("one"), 0) == MR_OK);
     TEST_CHILD_CHECK(failpoint_arm("image.saved=kill") == MR_OK);
-    return metadata_db_swap(world->db, text("a"), begin + 1, text("two"), 0) == MR_OK ? 0 : 1; /* nobody is told */
+    return metadata_db_swap(world->db, text("a"), begin + 1, text("two"), 0) == MR_OK ? 0 : 1; /* no answer is sent */
 }
 
-/* The keeper dies between the save and the answer: it was decided, and nobody can decide that version again. */
+/* The process dies between the save and the answer: the swap is decided, and that version cannot be decided again. */
 static void a_crash_between_save_and_reply(void **state) {
     world *world = *state;
     if (failpoint_count() == 0) skip();
@@ -154,12 +154,12 @@ static int write_and_die(void *argument) {
     return metadata_db_swap(world->db, text("a"), begin + 1, text("two"), 0) == MR_OK ? 0 : 1;
 }
 
-/* The copy is whole in the page cache, and was not synced: it is made durable before it is used. */
+/* The copy is complete in the page cache, but was not synced: a load makes it durable before it is used. */
 static void a_copy_that_was_not_synced_is_written_anew(void **state) {
     world *world = *state;
     if (failpoint_count() == 0) skip();
     assert_int_equal(test_child_run(write_and_die, world, 60000), -SIGKILL);
-    assert_int_equal(failpoint_arm("image.sync=error"), MR_OK); /* in place nothing would be durable */
+    assert_int_equal(failpoint_arm("image.sync=error"), MR_OK); /* a save in place would fail */
     assert_int_equal(open_metadata(world), MR_OK);
     failpoint_disarm_all();
     span value;
@@ -167,7 +167,7 @@ static void a_copy_that_was_not_synced_is_written_anew(void **state) {
     assert_memory_equal(value.data, "two", 3);
 }
 
-/* Values grow and shrink: the file is written anew where they outgrow it, and in place else. */
+/* The file is written anew when values outgrow its room, and in place otherwise. */
 static void a_file_grows_with_its_content(void **state) {
     world *world = *state;
     assert_int_equal(open_metadata(world), MR_OK);
@@ -190,7 +190,7 @@ static void a_file_grows_with_its_content(void **state) {
     free(bytes);
 }
 
-/* The first 16 bytes have a checksum of their own, in every format from 4 on. */
+/* The first 16 bytes have their own checksum, in every format from 4 on. */
 static void another_format_is_rejected(void **state) {
     world *world = *state;
     assert_int_equal(open_metadata(world), MR_OK);

@@ -10,16 +10,16 @@
 #include "base/map.h"
 
 typedef struct request {
-    list queued; /* in the queue until a tick has asked */
+    list queued; /* in the queue until a tick sends it */
     control_message question;
-    uint8_t *bytes; /* of key and value, owned */
+    uint8_t *bytes; /* key and value, owned */
     mr_status refused;
     metadata_store_done_fn *done;
     void *argument;
 } request;
 
 struct metadata_local {
-    metadata_store_asker asker; /* first */
+    metadata_store_asker asker; /* must be first */
     metadata_service *service;
     map requests; /* number → request, owned */
     list queue;
@@ -27,7 +27,7 @@ struct metadata_local {
 };
 
 static void end_request(metadata_local *local, request *request, const metadata_store_answer *answer) {
-    MR_ASSERT(map_get(&local->requests, request->question.request) == request); /* it is answered once */
+    MR_ASSERT(map_get(&local->requests, request->question.request) == request); /* each request is answered once */
     list_remove(&request->queued);
     map_remove(&local->requests, request->question.request);
     request->done(request->argument, answer);
@@ -81,7 +81,7 @@ int64_t metadata_local_next_us(const metadata_local *local) {
     return list_empty(&local->queue) ? metadata_service_next_us(local->service) : INT64_MIN;
 }
 
-/* Requests made by the answers are for the next tick. */
+/* Requests that answers make wait for the next tick. */
 void metadata_local_tick(metadata_local *local, int64_t now_us) {
     uint64_t last = local->next_number;
     metadata_service_tick(local->service, now_us);

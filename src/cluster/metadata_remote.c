@@ -13,13 +13,13 @@
 typedef struct request {
     timer_heap_item deadline;
     uint64_t number;
-    mr_status refused; /* it was never sent; else MR_OK */
+    mr_status refused; /* MR_OK: sent; otherwise the status with which the request ends */
     metadata_store_done_fn *done;
     void *argument;
 } request;
 
 struct metadata_remote {
-    metadata_store_asker asker; /* first */
+    metadata_store_asker asker; /* must be first */
     const env *env;
     messenger *messenger;
     char address[MESSENGER_ADDRESS_MAX];
@@ -28,7 +28,7 @@ struct metadata_remote {
 };
 
 static void end_request(metadata_remote *remote, request *request, const metadata_store_answer *answer) {
-    MR_ASSERT(map_get(&remote->requests, request->number) == request); /* it is answered once */
+    MR_ASSERT(map_get(&remote->requests, request->number) == request); /* each request is answered once */
     timer_heap_remove(&remote->deadlines, &request->deadline);
     map_remove(&remote->requests, request->number);
     request->done(request->argument, answer);
@@ -43,11 +43,11 @@ void metadata_remote_destroy(metadata_remote *remote) {
     free(remote);
 }
 
-/* The number is drawn, so that an answer to an earlier process matches no request here. */
+/* Request numbers are random, so that an answer to an earlier process matches no request here. */
 static void ask(metadata_store_asker *asker, control_message *message, metadata_store_done_fn *done, void *argument) {
     metadata_remote *remote = container_of(asker, struct metadata_remote, asker);
     int64_t timeout_us = message->kind == CONTROL_MESSAGE_WATCH ? METADATA_REMOTE_WATCH_US : METADATA_REMOTE_TIMEOUT_US;
-    MR_ASSERT(done != NULL && remote->requests.count == remote->deadlines.count); /* each has a deadline */
+    MR_ASSERT(done != NULL && remote->requests.count == remote->deadlines.count); /* each request has a deadline */
     request *request = XNEW(struct request, .done = done, .argument = argument);
     do request->number = rng_next(remote->env->rng);
     while (map_get(&remote->requests, request->number) != NULL);
@@ -78,7 +78,7 @@ metadata_store metadata_remote_metadata(metadata_remote *remote) { return metada
 bool metadata_remote_take(metadata_remote *remote, const control_message *message) {
     if (message->kind != CONTROL_MESSAGE_ANSWER) return false;
     request *request = map_get(&remote->requests, message->request);
-    if (request != NULL) /* else it came too late, or twice */
+    if (request != NULL) /* otherwise the answer is late or repeated */
         end_request(remote, request, &(metadata_store_answer){message->status, message->version, message->value});
     return true;
 }

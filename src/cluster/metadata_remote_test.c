@@ -1,4 +1,4 @@
-/* metadata_remote_test.c — each request is asked once and ends once: by its answer, by time, or with the client. */
+/* metadata_remote_test.c — each request is sent once and ends once: by its answer, by time, or with the client. */
 #include "cluster/metadata_remote.h"
 
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void a_question_is_answered_once(void **state) {
     answer(world, asked.request + 1, MR_OK, 3, "not yours");
     assert_int_equal(metadata_answer.count, 0);
     answer(world, asked.request, MR_OK, 5, "value");
-    answer(world, asked.request, MR_OK, 6, "again"); /* the network doubled it */
+    answer(world, asked.request, MR_OK, 6, "again"); /* duplicated by the network */
     assert_int_equal(metadata_answer.count, 1);
     assert_int_equal(metadata_answer.status, MR_OK);
     assert_int_equal(metadata_answer.version, 5);

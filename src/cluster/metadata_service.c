@@ -24,7 +24,7 @@ struct metadata_service {
     metadata_db *db;
     metadata_service_answer_fn *answer;
     void *context;
-    list waiting; /* watches, in the order they came; owned */
+    list waiting; /* watches in order of arrival, owned */
     timer_heap deadlines;
 };
 
@@ -54,7 +54,7 @@ static void answer_watch(metadata_service *service, watch *watch, mr_status stat
     service->answer(service->context, link, &answer);
 }
 
-/* After everything that may have changed a value. */
+/* Answers watches whose value has changed; called after every possible change. */
 static void look(metadata_service *service) {
     list_for_each (at, &service->waiting) {
         watch *watch = container_of(at, struct watch, waiting);

@@ -88,7 +88,7 @@ static mr_status failed(const database *database, int code) {
                      "cannot import its '" SQLITE_IMPORT_FILE "' of Miniray 0.1.0, which is unchanged: %s", text);
 }
 
-/* The first row of a statement. *out is to be finalized. */
+/* Runs a statement up to its first row. The caller finalizes *out. */
 static mr_status query(database *database, const char *text, int *code, sqlite3_stmt **out) {
     *code = database->prepare_v2(database->file, text, -1, out, NULL);
     if (*code != SQLITE_OK) return failed(database, *code);
@@ -99,7 +99,7 @@ static mr_status query(database *database, const char *text, int *code, sqlite3_
     return status;
 }
 
-/* The only number of the only row; -1: there is no row. */
+/* Reads the only number of the only row; -1: no row. */
 static mr_status ask(database *database, const char *text, int64_t *out) {
     sqlite3_stmt *rows;
     int code;
@@ -158,7 +158,7 @@ static mr_status load(void *self, metadata_storage_take_fn *take, void *context,
     return code == SQLITE_DONE ? MR_OK : failed(database, code);
 }
 
-/* A metadata store that has loaded the database: it has checked every value. */
+/* Loads the database into a metadata store, which checks every value. */
 static mr_status read_database(const char *folder, rng *rng, metadata_db **out) {
     static const metadata_storage_ops ops = {.name = "sqlite", .load = load};
     database database = {0};

@@ -27,7 +27,7 @@
 #define SQLITE_IMPORT_DONE   "coordinator.db.imported"
 #define SQLITE_IMPORT_FORMAT 1 /* SQLite's user_version of such a database */
 
-/* MR_OK, too, where there is no database. `disk` is the folder, which this process has for itself (disk_lock).
- * MR_NOT_FOUND: this machine has no SQLite. MR_EXISTS: the metadata storage has another content. MR_BUSY: a scheduler
- * of release 0.1.0 has the database. MR_CORRUPT, MR_IO, … */
+/* MR_OK also without a database. `disk` is the folder, which this process has locked (disk_lock). MR_NOT_FOUND:
+ * SQLite is not installed. MR_EXISTS: the metadata storage has another content. MR_BUSY: a scheduler of release 0.1.0
+ * uses the database. MR_CORRUPT, MR_IO, … */
 MR_MUST mr_status sqlite_import(const char *folder, disk disk, metadata_storage to, rng *rng);

@@ -25,7 +25,7 @@
 
 enum { GENERATION = 7, WAIT_MS = 60000 };
 
-/* As 0.1.0 made it. */
+/* The schema of release 0.1.0. */
 #define SCHEMA                                                                                    \
     "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"      \
     "BEGIN IMMEDIATE; PRAGMA user_version = 1;"                                                   \
@@ -45,7 +45,7 @@ typedef struct world {
 
 typedef struct sqlite3 sqlite3;
 
-/* Opens the database and does what the text says. The process has it open until it ends. */
+/* Opens the database and executes `text`. The process keeps the database open until it ends. */
 static bool execute(const world *world, const char *text) {
     void *library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);
     int (*open_file)(const char *path, sqlite3 **out);
@@ -63,7 +63,7 @@ typedef struct script {
     bool waits; /* with the database open */
 } script;
 
-/* Killed, so that what was committed is in the log beside the database. */
+/* Killed, so that committed data is in the log beside the database. */
 static int run_and_die(void *argument) {
     const script *script = argument;
     TEST_CHILD_CHECK(execute(script->world, script->text));
@@ -130,7 +130,7 @@ static void assert_imported(world *world) {
     assert_true(!there(world, SQLITE_IMPORT_FILE "-wal") && !there(world, SQLITE_IMPORT_FILE "-journal"));
 }
 
-/* The database is as it was, and nothing has begun beside it. */
+/* The database is unchanged, and no new file exists beside it. */
 static void assert_refused(world *world, mr_status expected, const char *words) {
     assert_int_equal(import(world), expected);
     if (strstr(mr_last_error(), words) == NULL) fail_msg("it said: %s", mr_last_error());
@@ -150,7 +150,7 @@ static void a_database_is_imported_with_its_log(void **state) {
     assert_true(there(world, SQLITE_IMPORT_FILE "-wal"));
     assert_int_equal(import(world), MR_OK);
     assert_imported(world);
-    assert_int_equal(import(world), MR_OK); /* there is no more of it */
+    assert_int_equal(import(world), MR_OK); /* the database is gone */
     assert_imported(world);
 }
 
@@ -177,7 +177,7 @@ static void an_import_may_be_killed_anywhere(void **state) {
     }
 }
 
-/* As after a kill between the save and the rename. */
+/* The state after a kill between the save and the rename. */
 static void the_same_content_twice_is_one(void **state) {
     world *world = *state;
     disk disk = world->file.disk;

@@ -7,8 +7,8 @@
 #include "base/assert.h"
 
 typedef struct loads {
-    double *of;   /* by server */
-    double share; /* of a server with the weight 1 */
+    double *of;   /* load by server index */
+    double share; /* fair load of a server with the weight 1 */
 } loads;
 
 static double share_of_one(const balancer_slot *slots, size_t slot_count, const balancer_server *servers,
@@ -19,12 +19,12 @@ static double share_of_one(const balancer_slot *slots, size_t slot_count, const 
     return weight > 0 ? load / weight : 0;
 }
 
-/* Relative to its weight. */
+/* The server's load relative to its weight. */
 static double level(const loads *loads, const balancer_server *servers, size_t server) {
     return loads->of[server] / servers[server].weight;
 }
 
-/* The first of the fullest, or of the emptiest. */
+/* Index of the server with the highest level, or the lowest; among equals the first. */
 static size_t extreme(const loads *loads, const balancer_server *servers, size_t count, bool fullest) {
     size_t best = 0;
     for (size_t i = 1; i < count; i++) {
@@ -36,7 +36,8 @@ static size_t extreme(const loads *loads, const balancer_server *servers, size_t
 
 static double worse(double a, double b) { return a > b ? a : b; }
 
-/* The slot of `from` with which the fuller of the two is least full; slot_count: none helps enough. */
+/* The slot whose move from `from` to `to` gives the lowest larger level of the two; slot_count: no move gains
+ * enough. */
 static size_t best_slot(const balancer_slot *slots, size_t slot_count, const balancer_server *servers,
                         const loads *loads, size_t from, size_t to) {
     size_t best = slot_count;

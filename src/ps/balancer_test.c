@@ -1,4 +1,4 @@
-/* balancer_test.c — moves make it better, few of them, and then they end. */
+/* balancer_test.c — moves improve the balance, are few, and end. */
 #include "ps/balancer.h"
 
 #include <setjmp.h>
@@ -49,7 +49,8 @@ static void load_becomes_even(void **state) {
         assert_true(moved <= SLOTS && fullest(slots, servers, count) <= before);
         assert_true(fullest(slots, servers, count) <= (1 + BALANCER_TOLERANCE) * bar);
         for (size_t i = 0; i < SLOTS; i++) slots[i].movable = true;
-        assert_int_equal(balancer_decide(slots, SLOTS, servers, count, moves, MOVES), 0); /* it rests */
+        /* a balanced map needs no moves */
+        assert_int_equal(balancer_decide(slots, SLOTS, servers, count, moves, MOVES), 0);
     }
 }
 
@@ -80,7 +81,7 @@ static void a_slot_too_much_for_any_server_is_hot(void **state) {
     uint32_t hot[4];
     assert_int_equal(balancer_hot(slots, 4, servers, 4, hot, 4), 1);
     assert_int_equal(hot[0], 12);
-    assert_int_equal(balancer_decide(slots, 4, servers, 4, moves, 4), 1); /* it is left alone, its neighbour goes */
+    assert_int_equal(balancer_decide(slots, 4, servers, 4, moves, 4), 1); /* the hot slot stays, its neighbour moves */
     assert_int_equal(moves[0].slot, 11);
     assert_int_equal(balancer_hot(slots, 4, servers, 0, hot, 4), 0);
 }

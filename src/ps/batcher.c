@@ -11,25 +11,26 @@
 
 typedef struct send_queue {
     char address[SLOT_MESSAGE_ADDRESS_MAX];
-    bool own; /* that is its post's */
+    bool own; /* the address is this process's own */
     slot_packet packet;
 } send_queue;
 
 struct batcher {
     batcher_host host;
     slot_message_head head;
-    uint8_t head_bytes[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every packet begins */
-    size_t said;                               /* bytes of it; 0: it is another one now */
+    uint8_t head_bytes[SLOT_MESSAGE_HEAD_MAX]; /* the encoded head with which every packet begins */
+    size_t said;                               /* bytes in head_bytes; 0: the head changed, encode it again */
     map_cache *cache;
-    map_cache_page *page; /* the cluster map that it knows */
-    send_queue *queues;   /* owned; those in use come first */
+    map_cache_page *page; /* the newest known cluster map */
+    send_queue *queues;   /* owned; the first `used` are in use */
     size_t used, count;
-    uint32_t *places;   /* by hash of an address: its queue + 1, or 0; owned, in use while there are many */
+    uint32_t *places;   /* hash table from address to queue index + 1 (0: empty), for more than FEW queues; owned */
     size_t place_count; /* a power of two */
-    shared_bytes **own; /* packets to itself, owned */
+    shared_bytes **own; /* packets to this process itself, owned */
     size_t own_count;
-    shared_bytes *spare; /* owned: copies of small packets go here, while no holder keeps one; NULL: none yet */
-    bool told_large;     /* it said that something is too large to be sent */
+    /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
+    shared_bytes *spare;
+    bool told_large; /* a message that is too large was logged */
 };
 
 batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address) {
@@ -70,12 +71,12 @@ void batcher_adopt(batcher *batcher, span bytes) {
     batcher->host.on_map(batcher->host.context, map);
 }
 
-/* ---- Out. */
+/* ---- Sending. */
 
-enum { FEW = 16 }; /* so many are looked through */
+enum { FEW = 16 }; /* up to this many queues are searched linearly */
 
 static uint32_t *place_of(const batcher *batcher, const char *address) {
-    MR_ASSERT(batcher->place_count > batcher->used); /* one place is empty: the search ends */
+    MR_ASSERT(batcher->place_count > batcher->used); /* one place is empty, so the search ends */
     size_t at = hash_on(HASH_BEGIN, address, strlen(address));
     for (;; at++) {
         uint32_t *place = &batcher->places[at & (batcher->place_count - 1)];
@@ -117,7 +118,7 @@ static send_queue *take_send_queue(batcher *batcher, const char *address) {
         batcher->queues[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
     send_queue *send_queue = &batcher->queues[batcher->used++];
     if (send_queue->address[0] == '\0' ||
-        strcmp(send_queue->address, address) != 0) { /* else it is the same as the last time */
+        strcmp(send_queue->address, address) != 0) { /* otherwise the queue had this address in the last batch */
         strcpy(send_queue->address, address);
         send_queue->own = strcmp(address, batcher->head.address) == 0;
     }
@@ -129,10 +130,10 @@ static send_queue *take_send_queue(batcher *batcher, const char *address) {
     return send_queue;
 }
 
-/* Small enough to stay in the cache until it is applied, and to not load a link: larger messages travel alone. */
+/* A batch stays small enough for the CPU cache and does not block a link; a larger message is sent alone. */
 enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 
-/* Messages to itself are delivered after all others are sent. */
+/* Packets to this process itself are kept until all others are sent. */
 static void send_queued(batcher *batcher, send_queue *send_queue) {
     slot_packet *packet = &send_queue->packet;
     const shared_bytes_piece *pieces;
@@ -184,9 +185,9 @@ void batcher_flush(batcher *batcher) {
     }
 }
 
-/* ---- In. */
+/* ---- Receiving. */
 
-/* The changes since the peer's cluster map. */
+/* Sends the changes since the peer's cluster map. */
 static void send_map(batcher *batcher, const slot_message_head *to) {
     const cluster_map *map = batcher_map(batcher);
     MR_ASSERT(to->number < map->number);
@@ -197,9 +198,9 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     free(bytes);
 }
 
-enum { SPARE = 512 }; /* bytes: of a packet with a few small requests, or their answers */
+enum { SPARE = 512 }; /* bytes; enough for a packet with a few small requests or their answers */
 
-/* The cluster map of a packet is taken before its other messages are read. */
+/* Adopts the cluster maps in a packet, before its other messages are read. */
 static void read_maps(batcher *batcher, reader reader, uint32_t count) {
     slot_message message;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
@@ -213,7 +214,7 @@ static void read_parts(batcher *batcher, const slot_message_head *head, reader r
         if (message.kind != SLOT_MESSAGE_MAP) batcher->host.on_part(batcher->host.context, head, &message, bytes);
 }
 
-/* Memory of a small packet; a holder of the last one keeps that buffer to itself. */
+/* Returns a buffer for a small packet; a buffer that a holder still references is replaced by a new one. */
 static shared_bytes *take_spare(batcher *batcher) {
     if (batcher->spare == NULL || batcher->spare->refs != 1) {
         shared_bytes_unref(batcher->spare);

@@ -2,11 +2,11 @@
  *
  * All slot messages of one step for one peer go as one packet. Every packet bears the number of the newest cluster map
  * that its sender knows. The receiver of a packet from a sender with an older cluster map sends the changes since that
- * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks for
- * the changes. So a decided cluster map spreads with every message, and a process enters the cluster map of a request
- * before it answers the request.
+ * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks
+ * for the changes. So a decided cluster map spreads with every message, and a process adopts the cluster map of a
+ * request before it answers the request.
  *
- * A packet of another generation is ignored except for its cluster map: a newer map is entered, an older one never.
+ * A packet of another generation is ignored except for its cluster map: a newer map is adopted, an older one never.
  *
  * Bounds     a slot message of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The number
  *            of peers in one step is not bounded, and each peer is found in constant time.
@@ -15,35 +15,36 @@
 #include "base/shared_bytes.h"
 #include "ps/map_cache.h"
 
-enum { BATCHER_SMALL = 4096 }; /* bytes of a small packet */
+enum { BATCHER_SMALL = 4096 }; /* bytes up to which a packet is small */
 
 typedef struct batcher batcher;
 
 typedef struct batcher_host {
     void (*send)(void *send_context, const char *address, span bytes);
-    /* Replaces `send` for a transport that gathers: large payloads are referenced where they lie. May be NULL. Small
-     * packets that lie in one piece still go through `send`. */
+    /* Replaces `send` for a transport that gathers; large payloads are referenced, not copied. May be NULL. Small
+     * packets in one piece still go through `send`. */
     void (*send_pieces)(void *send_context, const char *address, const shared_bytes_piece *pieces, size_t count);
     void *send_context;
     void (*on_map)(void *context, const cluster_map *map);
-    /* shared buffer: where payloads lie */
+    /* `bytes`: the shared buffer that holds the payload */
     void (*on_part)(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes);
-    void (*on_head)(void *context, const slot_message_head *from); /* of every packet, first; may be NULL */
+    /* called for every packet, before its messages; may be NULL */
+    void (*on_head)(void *context, const slot_message_head *from);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
 } batcher_host;
 
-batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address); /* copies all */
+batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address); /* copies its arguments */
 void batcher_destroy(batcher *batcher);
 void batcher_set_incarnation(batcher *batcher, uint64_t incarnation);
 
 const cluster_map *batcher_map(const batcher *batcher); /* number 0: none yet; borrowed until the next call */
-void batcher_adopt(batcher *batcher, span map);         /* no-op unless it is newer */
+void batcher_adopt(batcher *batcher, span map);         /* no-op unless the map is newer */
 
-/* message NULL: makes sure that a packet goes, as a heartbeat */
+/* `message` NULL: ensures that a packet is sent, as a heartbeat. */
 void batcher_add(batcher *batcher, const char *address, const slot_message *message);
 void batcher_flush(batcher *batcher);            /* sends all added messages */
-void batcher_take(batcher *batcher, span bytes); /* a received packet; flushes */
-/* The same for bytes in a shared buffer: code that keeps a part of them holds the buffer. NULL: the bytes are valid for
- * the call only, as in batcher_take. */
+void batcher_take(batcher *batcher, span bytes); /* takes a received packet; flushes */
+/* As batcher_take, for bytes in a shared buffer: code that keeps some of the bytes references the buffer. `shared`
+ * NULL: the bytes are valid during the call only. */
 void batcher_take_bytes(batcher *batcher, span bytes, shared_bytes *shared);

@@ -14,7 +14,7 @@
 
 enum { MESSAGES = 16 };
 
-typedef struct fixture { /* two posts, and the mail between them, delivered by hand */
+typedef struct fixture { /* two batchers, and the packets between them, delivered by hand */
     batcher *batchers[2];
     struct {
         int to;
@@ -99,7 +99,7 @@ static void one_step_is_one_batch(void **state) {
     assert_int_equal(fixture.count, 1);
     deliver(&fixture);
     assert_true(fixture.parts[1] == 3 && fixture.heads[1] == 1 && fixture.last_name[1] == 3);
-    batcher_add(fixture.batchers[0], "b", NULL); /* a sign of life */
+    batcher_add(fixture.batchers[0], "b", NULL); /* a heartbeat */
     batcher_flush(fixture.batchers[0]);
     deliver(&fixture);
     assert_true(fixture.parts[1] == 3 && fixture.heads[1] == 2);
@@ -113,14 +113,14 @@ static void maps_spread_both_ways(void **state) {
     adopt(fixture.batchers[0], 5, 9);
     batcher_add(fixture.batchers[0], "b", NULL);
     batcher_flush(fixture.batchers[0]);
-    deliver(&fixture); /* b is behind, and asks */
+    deliver(&fixture); /* b has the older map and asks for the changes */
     assert_true(batcher_map(fixture.batchers[1])->number == 5 && fixture.maps[1] == 1);
     adopt(fixture.batchers[1], 6, 9);
-    batcher_add(fixture.batchers[0], "b", NULL); /* a is behind, and is told */
+    batcher_add(fixture.batchers[0], "b", NULL); /* a has the older map and receives the changes */
     batcher_flush(fixture.batchers[0]);
     deliver(&fixture);
     assert_int_equal(batcher_map(fixture.batchers[0])->number, 6);
-    adopt(fixture.batchers[0], 4, 9); /* an older one */
+    adopt(fixture.batchers[0], 4, 9); /* an older map */
     assert_true(batcher_map(fixture.batchers[0])->number == 6 && fixture.maps[0] == 2);
     close_fixture(&fixture);
 }
@@ -136,11 +136,11 @@ static void another_generation_is_not_heard(void **state) {
     deliver(&fixture);
     assert_int_equal(fixture.parts[1], 0);
     adopt(fixture.batchers[1], 6, 7);
-    /* as it was said in the old one */
+    /* a message of the old generation */
     batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED});
     batcher_flush(fixture.batchers[0]);
     deliver(&fixture);
-    /* but a has heard of the new */
+    /* a does not read the message, but receives the new cluster map */
     assert_true(fixture.parts[1] == 0 && batcher_map(fixture.batchers[0])->generation == 7);
     close_fixture(&fixture);
 }
@@ -161,7 +161,7 @@ static void messages_to_oneself_are_delivered(void **state) {
 
 enum { MANY = 10000 };
 
-typedef struct many { /* the last batch to each of many, and how often one came out of turn */
+typedef struct many { /* the last message to each of many peers, and the number of messages out of order */
     size_t parts[MANY], next, wrong;
 } many;
 
@@ -183,7 +183,7 @@ static void many_are_told_in_one_step(void **state) {
     static const size_t sizes[] = {16, 17, 18, MANY, 40, 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         many = (struct many){0};
-        for (size_t j = 0; j < 2 * sizes[i]; j++) { /* to each, and to each once more */
+        for (size_t j = 0; j < 2 * sizes[i]; j++) { /* two messages to each peer */
             char address[32];
             snprintf(address, sizeof address, "w%zu", j % sizes[i]);
             batcher_add(batcher, address, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = j});
@@ -196,7 +196,7 @@ static void many_are_told_in_one_step(void **state) {
 }
 
 typedef struct gathering {
-    const uint8_t *pointed; /* the large payload, as it was sent */
+    const uint8_t *pointed; /* the large payload in the pieces that were sent */
     shared_bytes *arrived, *kept;
 } gathering;
 
@@ -239,15 +239,17 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
         gathers, "b",
         &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 2, .payload = shared_bytes_bytes(large), .bytes = large});
     batcher_add(gathers, "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 3});
-    assert_true(large->refs == 2 && small->refs == 1); /* held, and copied */
+    assert_true(large->refs == 2 && small->refs == 1); /* the large payload is referenced, the small one copied */
     batcher_flush(gathers);
     assert_ptr_equal(gathering.pointed, shared_bytes_bytes(large).data);
-    assert_int_equal(large->refs, 1); /* whoever sends it holds it if need be */
+    /* a flush drops the reference; a sender that needs the bytes longer references them itself */
+    assert_int_equal(large->refs, 1);
     shared_bytes *arrived = gathering.arrived;
     batcher_take_bytes(fixture.batchers[1], shared_bytes_bytes(arrived), arrived);
-    assert_true(fixture.parts[1] == 3 && fixture.last_name[1] == 3); /* the same batch as if it were in one piece */
+    assert_true(fixture.parts[1] == 3 && fixture.last_name[1] == 3); /* the same packet as in one piece */
     batcher_take_bytes(gathers, shared_bytes_bytes(arrived), arrived);
-    assert_true(gathering.kept == arrived && arrived->refs == 2); /* and nobody copied it */
+    /* the receiver references the buffer and copies nothing */
+    assert_true(gathering.kept == arrived && arrived->refs == 2);
     shared_bytes_unref(gathering.kept);
     shared_bytes_unref(arrived);
     batcher_destroy(gathers);

@@ -30,15 +30,16 @@ typedef checkpoint_store_manifest checkpoint;
 struct checkpoint_store {
     checkpoint_store_options options;
     batcher *batcher;
-    bool open;                                 /* the manifests were read, or there are none */
-    checkpoint real, making;                   /* the newest complete one, the one in the making */
-    checkpoint old[CHECKPOINT_STORE_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
-    bool archived;                             /* `real` is among them, too: its manifest is written under that name */
-    bool unsure;                               /* the manifest of `making` may be on disk, or that of `real` */
-    bool foreign;                              /* a manifest on disk has another format, as `damage` says */
-    bool stuck;                                /* what was damaged last has nothing before it */
-    uint64_t sealed;                           /* nothing is completed before there is a cluster map behind this one */
-    char damage[CHECKPOINT_STORE_DAMAGE_MAX];  /* "": none */
+    bool open;               /* the manifests were read, or none exists */
+    checkpoint real, making; /* the newest complete checkpoint, and the one in the making */
+    /* earlier complete checkpoints, by index of their manifest; number 0: none */
+    checkpoint old[CHECKPOINT_STORE_KEPT - 1];
+    bool archived;   /* `old` has a copy of `real`, whose manifest is written under that name */
+    bool unsure;     /* the manifest of `making` may or may not be on disk in place of that of `real` */
+    bool foreign;    /* a manifest on disk has another format; `damage` has the text */
+    bool stuck;      /* the checkpoint found damaged last has no earlier one */
+    uint64_t sealed; /* no checkpoint is completed before a cluster map above this number is known */
+    char damage[CHECKPOINT_STORE_DAMAGE_MAX]; /* text of the last damage; "": none */
     int64_t next_tick_us;
 };
 
@@ -110,7 +111,7 @@ static bool read_shards(reader *reader, checkpoint *checkpoint) {
     return true;
 }
 
-/* False: *out and *sealed are as they were. */
+/* False: *out and *sealed are unchanged. */
 static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t magic = reader_u32(&reader);
@@ -136,7 +137,7 @@ mr_status checkpoint_store_manifest_decode(span bytes, checkpoint_store_manifest
     return error_set(MR_CORRUPT, "malformed checkpoint manifest of %zu bytes", bytes.size);
 }
 
-/* Of another format only its first and its last bytes are known. */
+/* Of another format only the first bytes (its number) and the last bytes (its checksum) are known. */
 mr_status checkpoint_store_manifest_check(const char *name, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     const uint32_t known = format_of(CHECKPOINT_STORE_MAGIC, CHECKPOINT_STORE_MAGIC, sizeof(uint32_t));
@@ -167,7 +168,7 @@ static void tell_damage(checkpoint_store *store, const char *file, bool found) {
         snprintf(store->damage, sizeof store->damage, "checkpoint file %s is damaged, and no other is left", file);
 }
 
-/* False: the disk cannot be read now. *damaged: the file is there, and no manifest. */
+/* False: the disk cannot be read now. *damaged: the file exists, but is not a valid manifest. */
 static bool read_manifest(checkpoint_store *store, const char *name, checkpoint *out, uint64_t *sealed, bool *damaged) {
     buffer bytes;
     buffer_init(&bytes, MANIFEST_MAX);
@@ -189,7 +190,7 @@ static void forget_all(checkpoint_store *store) {
     for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) checkpoint_store_manifest_fini(&store->old[i]);
 }
 
-/* The newest of those before takes the place of the one that is damaged. False: there is none. */
+/* The newest earlier checkpoint replaces the damaged one as `real`. False: there is no earlier one. */
 static bool fall_back(checkpoint_store *store, const char *file) {
     size_t best = 0;
     uint64_t below = store->real.number == 0 ? UINT64_MAX : store->real.number;
@@ -208,7 +209,7 @@ static bool fall_back(checkpoint_store *store, const char *file) {
     return found;
 }
 
-/* A damaged file stays where it is, for inspection. */
+/* Reads all manifests. A damaged file is not changed, so that it can be inspected. */
 static void open_disk(checkpoint_store *store) {
     bool damaged = false, before = false;
     uint64_t sealed = 0, last = 0;
@@ -233,7 +234,7 @@ static void open_disk(checkpoint_store *store) {
     store->open = !lost || fall_back(store, CHECKPOINT_STORE_MANIFEST);
 }
 
-/* ---- Cuts. */
+/* ---- Snapshots. */
 
 static bool is_sealed(const checkpoint_store *store) {
     return store->sealed != 0 && batcher_map(store->batcher)->number <= store->sealed && !MUTATED("no-seal");
@@ -250,7 +251,7 @@ static void begin(checkpoint_store *store, uint64_t number, uint64_t clock) {
                                  .shards = xcalloc(map->slot_count + 1, sizeof(shard))};
 }
 
-/* What a checkpoint store without syncs would do. */
+/* Mutation: a checkpoint store without syncs. */
 static mr_status write_only(disk disk, const char *name, span bytes) {
     (void)disk.ops->remove(disk.self, name);
     return disk.ops->write(disk.self, name, 0, bytes);
@@ -279,7 +280,7 @@ static mr_status read_shard(const checkpoint_store *store, const shard *shard, u
     return status;
 }
 
-/* The newest checkpoint has the very same bytes: they are read, so that what is damaged is not used once more. */
+/* True if the newest checkpoint has the same bytes for this slot. Reads the file, so a damaged one is not reused. */
 static bool is_unchanged(const checkpoint_store *store, uint32_t slot, span file, uint64_t sum) {
     const checkpoint *real = &store->real;
     if (slot >= real->slot_count || real->shards[slot].sum != sum) return false;
@@ -321,7 +322,7 @@ static bool save(checkpoint_store *store, const slot_message *message) {
     return status == MR_OK;
 }
 
-/* The one that was the newest is kept, in the place of the oldest. */
+/* Keeps the newest checkpoint under the name of the oldest one. */
 static bool archive(checkpoint_store *store) {
     MR_ASSERT(store->open);
     char name[DISK_NAME_MAX];
@@ -352,8 +353,8 @@ static void make_whole(checkpoint_store *store) {
                 &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number});
 }
 
-/* A head that hears that it is saved need not keep it: it is here, or too late. One that asks is told to send it again
- * only if it has not come: it may be large. */
+/* Stores a head's snapshot. SAVED lets the head drop the snapshot: it is stored, or it is too late. A CUT without a
+ * payload asks whether the snapshot is stored; RESEND requests it if it is not, because a snapshot may be large. */
 static void take_cut(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
     checkpoint *making = &store->making;
     if (message->slot >= batcher_map(store->batcher)->slot_count || message->payload.size > CHECKPOINT_STORE_SHARD_MAX)
@@ -374,7 +375,7 @@ static void take_cut(checkpoint_store *store, const slot_message_head *from, con
     make_whole(store);
 }
 
-/* ---- Beginning again. */
+/* ---- Restarting from a checkpoint. */
 
 static void take_seal(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
     make_whole(store);
@@ -396,7 +397,7 @@ static void give_up(checkpoint_store *store, const shard *shard, uint32_t slot) 
     if (!store->unsure) (void)fall_back(store, name);
 }
 
-/* As it was cut. */
+/* Reads the snapshot and decodes it to the bytes that the head sent. */
 static mr_status load(const checkpoint_store *store, const shard *shard, uint32_t slot, buffer *out) {
     const checkpoint_store_format *format = store->options.format;
     if (format == NULL) return read_shard(store, shard, slot, out);
@@ -442,10 +443,10 @@ static void on_map(void *context, const cluster_map *map) {
     bool other = store->making.number != 0 && store->making.generation != map->generation;
     if (!other || MUTATED("mixes-generations")) return;
     checkpoint_store_manifest_fini(&store->making);
-    store->unsure = false; /* it was settled before that generation could begin: the seal */
+    store->unsure = false; /* the seal settled that manifest before the new generation could begin */
 }
 
-/* ---- Life. */
+/* ---- Creation and death. */
 
 checkpoint_store *checkpoint_store_create(const checkpoint_store_options *options, int64_t now_us) {
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
@@ -474,7 +475,7 @@ void checkpoint_store_take_bytes(checkpoint_store *store, span bytes, shared_byt
 
 int64_t checkpoint_store_next_us(const checkpoint_store *store) { return store->next_tick_us; }
 
-/* Without a checkpoint that could be read it says what is damaged, and nothing else. */
+/* Reports the state to the controller. Without a readable checkpoint the report has only the damage. */
 void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
     store->next_tick_us = now_us + CHECKPOINT_STORE_TICK_US;
     if (!store->open) open_disk(store);

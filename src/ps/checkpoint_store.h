@@ -1,11 +1,11 @@
 /* checkpoint_store.h — checkpoint store: slot snapshots on a disk, and the manifest that makes them a checkpoint.
  *
  * The heads of slots send their cuts (replica.h); each cut is stored as a slot snapshot, a file of its own. When all
- * snapshots of a checkpoint are on disk the manifest is written, in one step: the manifest names the checkpoint and has
- * the place, the size and the checksum of every snapshot. Only then is the checkpoint complete. The manifest of the
- * previous checkpoint is kept under another name: the store keeps CHECKPOINT_STORE_KEPT checkpoints, the newest and
- * some before it. A slot has one place more than that, and a checkpoint in the making uses a place that no kept
- * checkpoint uses: so the store never writes to a kept file, and overwrites leftover files. A slot whose bytes equal
+ * snapshots of a checkpoint are on disk the manifest is written, in one step: the manifest names the checkpoint and
+ * has the place, the size and the checksum of every snapshot. Only then is the checkpoint complete. The manifest of
+ * the previous checkpoint is kept under another name: the store keeps CHECKPOINT_STORE_KEPT checkpoints, the newest
+ * and some before it. A slot has one place more than that, and a checkpoint in the making uses a place that no kept
+ * checkpoint uses: so the store never writes to a kept file; it overwrites leftover files. A slot whose bytes equal
  * those in the newest checkpoint is not written: both checkpoints use the same file.
  *
  * A failed write is tried again with the next snapshots: the existing checkpoint stays the newest, and no process waits
@@ -18,21 +18,21 @@
  *
  *   1  A checkpoint that was reported complete is never lost: only a later complete one takes its place.
  *   2  Snapshots of one checkpoint are of one generation and were written by one process of the checkpoint store.
- *   3  A store sealed at the number n completes nothing before it knows a cluster map behind n; the seal is on disk,
- *      too. So a controller that is about to begin a generation knows the newest checkpoint that can exist when its
+ *   3  A store sealed at the number n completes no checkpoint before it knows a cluster map above n; the seal is on
+ *      disk. So a controller that is about to begin a generation knows the newest checkpoint that can exist when its
  *      cluster map is decided.
  *   4  A manifest whose write failed may be on disk: its snapshots are not touched before it has been written.
- *   5  A damaged file is reported by name and stays as it is, for inspection; the newest undamaged checkpoint before it
- *      is then the newest. If there is none the checkpoint store does nothing: it does not begin from nothing. The same
- *      holds for a manifest that is missing while one of the others exists.
- *   6  If checkpoints are to be exact, none is completed whose slots were cut at different steps of a rank, or in the
- *      middle of one: heads send a digest of the steps at which they cut, and the store compares the digests.
+ *   5  A damaged file is reported by name and stays as it is, for inspection; the newest undamaged checkpoint before
+ *      it is then the newest. Without one the checkpoint store does nothing: it does not begin with an empty state.
+ *      The same holds for a manifest that is missing while one of the others exists.
+ *   6  In an exact store no checkpoint is completed whose slots were cut at different steps of a rank, or inside a
+ *      step: heads send a digest of the steps at which they cut, and the store compares the digests.
  *   7  Beside a manifest of another format nothing is used, not even older checkpoints of this format: the release that
  *      wrote that manifest continued from those.
  *
- * checkpoint_store_check_state asserts the part of these that shows in memory: of 1 that the checkpoint in the making
- * is newer than the complete one; of 2 that its snapshots are counted and of its generation's slots; of 4 that a
- * manifest that may be on disk is complete; of 5 and 7 that without a readable manifest nothing is made.
+ * checkpoint_store_check_state asserts what memory shows: for 1, that the checkpoint in the making is newer than the
+ * complete one; for 2, that its snapshots are counted and of its generation's slots; for 4, that a manifest that may
+ * be on disk is complete; for 5 and 7, that without a readable manifest no checkpoint is made.
  *
  *   file                 bytes    what
  *   manifest             4        CHECKPOINT_STORE_MAGIC
@@ -44,7 +44,7 @@
  *   manifest-<i>                  unchanged manifests of the checkpoints before it
  *   shard-<place>-<slot>          the cut (replica.h), or its encoding by the host's format, with that format's ending
  *
- * Pure but for the disk, whose operations block. */
+ * Pure except for the disk, whose operations block. */
 #pragma once
 #include "net/disk.h"
 #include "ps/batcher.h"
@@ -62,22 +62,23 @@ enum {
 
 typedef struct checkpoint_store checkpoint_store;
 
-typedef struct checkpoint_store_format { /* of snapshot files; may block, like the disk */
-    const char *ending;                  /* of their names; static */
-    /* decode restores the bytes that encode received. The buffer is empty. MR_CORRUPT: not a file of this format. */
+typedef struct checkpoint_store_format { /* format of snapshot files; may block, like the disk */
+    const char *ending;                  /* ending of file names; static */
+    /* decode restores the bytes that encode received. The output buffer is empty. MR_CORRUPT: the file has another
+     * format. */
     mr_status (*encode)(void *context, uint32_t slot, span shard, buffer *file);
     mr_status (*decode)(void *context, span file, buffer *shard);
 } checkpoint_store_format;
 
 typedef struct checkpoint_store_options {
-    const char *address, *controller; /* address: copied; controller: borrowed for its life */
+    const char *address, *controller; /* address: copied; controller: borrowed for the store's life */
     disk disk;
     const checkpoint_store_format *format; /* borrowed; NULL: files are plain snapshots */
     bool exact; /* all slots of a checkpoint are cut at the same step of each rank (checkpointer.h) */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const checkpoint_store *store); /* another checkpoint is complete; may be NULL */
-    /* A disk operation fails: the error says which (base/error.h). Called repeatedly while the failure lasts. May be
-     * NULL. */
+    /* A disk operation failed: the error has the cause (base/error.h). Called repeatedly while the failure lasts. May
+     * be NULL. */
     void (*on_trouble)(void *context, mr_status status);
     void *context;
 } checkpoint_store_options;
@@ -86,14 +87,15 @@ typedef struct checkpoint_store_options {
 
 typedef struct checkpoint_store_shard {
     bool there;
-    uint8_t place; /* of its file */
+    uint8_t place; /* number in its file's name */
     uint64_t lsn, size, sum;
 } checkpoint_store_shard;
 
 typedef struct checkpoint_store_manifest {
-    uint64_t number, generation; /* number 0: of no checkpoint yet */
-    uint32_t slot_count, count;  /* count: of the snapshots that are there; in a manifest that was read all are */
-    /* of one in the making: that of its first snapshot (replica_checkpoint.c); 0: its ranks were not between steps */
+    uint64_t number, generation; /* number 0: no checkpoint yet */
+    uint32_t slot_count, count;  /* count: snapshots that are stored; all of them in a manifest that was read */
+    /* digest of the ranks' steps in the first snapshot of a checkpoint in the making (replica_checkpoint.c); 0: ranks
+     * were in the middle of steps */
     uint64_t clock;
     bool uneven;                    /* another snapshot has another clock, or none */
     checkpoint_store_shard *shards; /* by slot, owned */
@@ -101,13 +103,14 @@ typedef struct checkpoint_store_manifest {
 
 enum { CHECKPOINT_STORE_MANIFEST_MAX = 32 + CLUSTER_MAP_SLOTS_MAX * 25 + 8 }; /* bytes */
 
-/* File names: of a slot, with the format's ending ("": none), and of the manifest of an earlier checkpoint. */
+/* File names: of a slot's snapshot, with the format's ending ("": none), and of the manifest of an earlier
+ * checkpoint. */
 void checkpoint_store_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending);
 void checkpoint_store_name_old(char name[DISK_NAME_MAX], size_t index);
 
-/* MR_CORRUPT: these are the bytes of a manifest of another format, which the error names. Does not detect damage. */
+/* MR_CORRUPT: the bytes are a manifest of another format, which the error names. Does not detect damage. */
 MR_MUST mr_status checkpoint_store_manifest_check(const char *name, span bytes);
-MR_MUST mr_status checkpoint_store_check_folder(disk disk); /* the same for all manifests that can be read there */
+MR_MUST mr_status checkpoint_store_check_folder(disk disk); /* the same for all readable manifests of a folder */
 MR_MUST mr_status checkpoint_store_manifest_decode(span bytes, checkpoint_store_manifest *out); /* MR_CORRUPT */
 void checkpoint_store_manifest_fini(checkpoint_store_manifest *manifest);
 
@@ -122,9 +125,9 @@ int64_t checkpoint_store_next_us(const checkpoint_store *store);
 /* the first tick reads the disk; later ones retry a failed write */
 void checkpoint_store_tick(checkpoint_store *store, int64_t now_us);
 
-/* The newest complete checkpoint; 0: none, or the disk could not be read yet. And the lsn at which a slot was cut. */
+/* Number of the newest complete checkpoint, and the lsn of a slot in it; 0: none, or the disk was not read yet. */
 uint64_t checkpoint_store_newest(const checkpoint_store *store);
-uint64_t checkpoint_store_oldest(const checkpoint_store *store); /* of the kept checkpoints; 0: likewise */
+uint64_t checkpoint_store_oldest(const checkpoint_store *store); /* the oldest kept checkpoint; 0: as above */
 uint64_t checkpoint_store_lsn(const checkpoint_store *store, uint32_t slot);
 
 /* The newest checkpoint cannot be read, and there is none before it: no generation can begin. */

@@ -1,5 +1,4 @@
-/* checkpoint_store_test.c — shards come, a manifest makes them one; what is whole stays whole, whatever the disk
- * does. */
+/* checkpoint_store_test.c — the manifest completes a checkpoint; a complete one survives disk errors. */
 #include "ps/checkpoint_store.h"
 
 #include <setjmp.h>
@@ -24,11 +23,11 @@ enum { SLOTS = 2 };
 typedef struct world {
     char folder[TEMP_DIR_FOLDER_MAX];
     disk real;
-    bool exact;             /* its checkpoints are to be */
-    bool refuses, pretends; /* every rename fails; and takes place all the same */
+    bool exact;             /* the store makes exact checkpoints */
+    bool refuses, pretends; /* refuses: renames fail; pretends: renames succeed but report an error */
     checkpoint_store *store;
     message_recorder recorder;
-    char shard[16]; /* the last one that was sent */
+    char shard[16]; /* the last snapshot that the store sent */
     uint64_t number, generation;
 } world;
 
@@ -67,7 +66,7 @@ static const disk_ops ops = {.name = "bad",
                              .rename = on_rename,
                              .remove = on_remove};
 
-/* ---- A checkpoint store by hand. */
+/* ---- A checkpoint store driven by hand. */
 
 static void on_send(void *context, const char *address, span bytes) {
     world *world = context;
@@ -130,7 +129,7 @@ static int setup(void **state) {
     return 0;
 }
 
-/* A slot has a place more than checkpoints are kept. */
+/* Each slot has one place more than there are kept checkpoints. */
 static void remove_files(world *world) {
     char name[DISK_NAME_MAX];
     for (int i = 0; i < 2 * (CHECKPOINT_STORE_KEPT + 1) * SLOTS; i++) {
@@ -152,7 +151,7 @@ static int teardown(void **state) {
     disk_close(world->real);
     int left = rmdir(world->folder);
     free(world);
-    return left; /* a file that nobody expected makes this fail */
+    return left; /* fails if a file is left that the tests do not expect */
 }
 
 static void cut(world *world, uint64_t checkpoint, uint32_t slot, uint64_t lsn, const char *text) {
@@ -182,7 +181,7 @@ static void the_last_shard_makes_it_whole(void **state) {
     assert_true(checkpoint_store_newest(world->store) == 0 &&
                 message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE) == 0);
     assert_string_equal(fetch(world, 3, 1), "");
-    cut(world, 3, 1, 31, "b3"); /* twice is once */
+    cut(world, 3, 1, 31, "b3"); /* a repeated snapshot counts once */
     assert_int_equal(checkpoint_store_newest(world->store), 0);
     cut(world, 3, 0, 30, "a3");
     assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 3), 1);
@@ -194,7 +193,7 @@ static void the_last_shard_makes_it_whole(void **state) {
     assert_string_equal(fetch(world, 2, 1), "");
 }
 
-/* Whoever asks is told whether it has come; and what has not, is to be sent again. */
+/* A question about a missing snapshot is answered with RESEND, about a stored one with OK. */
 static void a_head_asks_before_it_sends_again(void **state) {
     world *world = *state;
     slot_message asked = {.kind = SLOT_MESSAGE_CUT, .slot = 1, .lsn = 31, .name = 3};
@@ -204,9 +203,9 @@ static void a_head_asks_before_it_sends_again(void **state) {
     hear(world, 1, &asked);
     assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
     cut(world, 3, 0, 30, "a3");
-    hear(world, 1, &asked); /* of one that is whole */
+    hear(world, 1, &asked); /* a question about a complete checkpoint */
     assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
-    asked.name = 4; /* nor does a question begin another one */
+    asked.name = 4; /* a question begins no checkpoint */
     hear(world, 1, &asked);
     assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_RESEND, 4), 1);
     assert_int_equal(checkpoint_store_newest(world->store), 3);
@@ -228,12 +227,12 @@ static void slots_of_an_exact_one_were_cut_at_the_same_steps(void **state) {
     start_again(world);
     cut_at(world, 3, 0, 77);
     cut_at(world, 3, 1, 79);
-    /* nobody has to keep it */
+    /* heads may drop the snapshots */
     assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
-    cut_at(world, 3, 1, 77); /* and it is not mended */
+    cut_at(world, 3, 1, 77); /* a checkpoint with different clocks stays incomplete */
     checkpoint_store_tick(world->store, 1);
     assert_int_equal(checkpoint_store_newest(world->store), 0);
-    cut_at(world, 4, 0, 0); /* in the middle of one */
+    cut_at(world, 4, 0, 0); /* cut in the middle of a step */
     cut_at(world, 4, 1, 0);
     assert_int_equal(checkpoint_store_newest(world->store), 0);
     cut_at(world, 5, 0, 77);
@@ -253,9 +252,9 @@ static void an_incomplete_checkpoint_is_ignored(void **state) {
     assert_string_equal(fetch(world, 3, 0), "a3");
     start_again(world);
     assert_string_equal(fetch(world, 3, 0), "a3");
-    cut(world, 4, 1, 41, "b4"); /* the other shard was another process's */
+    cut(world, 4, 1, 41, "b4"); /* the other snapshot was stored by another process of the checkpoint store */
     assert_int_equal(checkpoint_store_newest(world->store), 3);
-    cut(world, 5, 1, 51, "b5"); /* a later one: the earlier is over */
+    cut(world, 5, 1, 51, "b5"); /* a later checkpoint ends the earlier one */
     cut(world, 4, 0, 40, "a4");
     assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 4), 1);
     assert_int_equal(checkpoint_store_newest(world->store), 3);
@@ -272,7 +271,7 @@ static void another_generation_begins_anew(void **state) {
     cut(world, 3, 1, 31, "new");
     assert_int_equal(checkpoint_store_newest(world->store), 0);
     world->generation = 7;
-    cut(world, 3, 0, 30, "old"); /* it has not heard of it */
+    cut(world, 3, 0, 30, "old"); /* the sender does not know the new generation */
     assert_int_equal(checkpoint_store_newest(world->store), 0);
 }
 
@@ -284,20 +283,20 @@ static void a_seal_holds_until_the_next_map(void **state) {
     assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(world->recorder.list[0].message.lsn, 3);
     make(world, 4, "a4", "b4");
-    start_again(world); /* it is on disk */
+    start_again(world); /* the seal is on disk */
     make(world, 4, "a4", "b4");
     assert_int_equal(checkpoint_store_newest(world->store), 3);
-    hear(world, 1, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 6}); /* nobody's business */
+    hear(world, 1, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 6}); /* only the controller may seal */
     world->number = 6;
     hear_map(world);
     make(world, 4, "a4", "b4");
     assert_int_equal(checkpoint_store_newest(world->store), 4);
-    /* somebody who is late */
+    /* a late seal of an older number */
     hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
     assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED), 0);
 }
 
-/* Whoever asks for a seal of a metadata store that has forgotten learns which numbers there were. */
+/* The answer to a seal has the highest number that was sealed; a metadata store that lost its disk needs it. */
 static void it_remembers_at_which_number_it_was_sealed(void **state) {
     world *world = *state;
     hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 8});
@@ -320,7 +319,7 @@ static void failed_writes_are_repeated(void **state) {
     assert_int_equal(checkpoint_store_newest(world->store), 3);
 }
 
-/* A manifest that seems to have failed is on disk: its shards must not be touched before that is settled. */
+/* A manifest whose write failed may be on disk: no snapshot changes before the manifest is written again. */
 static void a_manifest_in_doubt_is_written_before_anything_else(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
@@ -329,11 +328,11 @@ static void a_manifest_in_doubt_is_written_before_anything_else(void **state) {
     assert_int_equal(checkpoint_store_newest(world->store), 3);
     cut(world, 5, 0, 50, "a5");
     assert_int_equal(message_recorder_count(&world->recorder, "s", SLOT_MESSAGE_SAVED), 0);
-    start_again(world); /* it dies, and was whole */
+    start_again(world); /* the manifest was on disk, so the checkpoint is complete after a restart */
     assert_int_equal(checkpoint_store_newest(world->store), 4);
     assert_string_equal(fetch(world, 4, 0), "a4");
     make(world, 5, "a5", "b5");
-    /* what is the newest? Nobody knows */
+    /* the newest checkpoint is uncertain, so no seal is answered */
     hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
     assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED), 0);
     world->pretends = false;
@@ -352,11 +351,11 @@ static void assert_damage(world *world, const char *file, const char *instead) {
     assert_non_null(strstr(mr_last_error(), instead));
     world->recorder.count = 0;
     checkpoint_store_tick(world->store, CHECKPOINT_STORE_TICK_US);
-    /* and the controller hears of it */
+    /* the checkpoint is reported to the controller */
     assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE), 1);
 }
 
-/* The last three are kept; each of them is there whole. */
+/* Three checkpoints are kept, each complete. */
 static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
     world *world = *state;
     for (uint64_t i = 3; i < 8; i++) {
@@ -373,7 +372,7 @@ static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
     assert_string_equal(fetch(world, 6, 0), "a6");
     assert_string_equal(fetch(world, 6, 1), "b6");
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 6");
-    make(world, 8, "a8", "b8"); /* it goes on */
+    make(world, 8, "a8", "b8"); /* the store makes further checkpoints */
     start_again(world);
     assert_true(checkpoint_store_newest(world->store) == 8 && checkpoint_store_check(world->store) == MR_OK);
 }
@@ -401,17 +400,17 @@ static void when_all_are_damaged_it_is_stuck(void **state) {
     hear(world, 0, &(slot_message){.kind = SLOT_MESSAGE_FETCH, .slot = 0, .name = 3});
     assert_damage(world, "checkpoint file shard-0-0 is damaged", "no other is left");
     assert_true(checkpoint_store_is_stuck(world->store));
-    make(world, 5, "a5", "b5"); /* of slots that had no need of it */
+    make(world, 5, "a5", "b5"); /* a new checkpoint of slots that needed no restore */
     assert_true(checkpoint_store_newest(world->store) == 5 && !checkpoint_store_is_stuck(world->store));
 }
 
-/* A metadata store that is told of a number which nobody gave takes itself for one that has forgotten everything. */
+/* A seal's number from a damaged manifest is not used: the metadata store would wrongly detect a lost disk. */
 static void nothing_is_believed_of_a_damaged_manifest(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
     make(world, 4, "a4", "b4");
     hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 8});
-    damage(world, CHECKPOINT_STORE_MANIFEST, 26); /* the number of its seal */
+    damage(world, CHECKPOINT_STORE_MANIFEST, 26); /* the number of the seal */
     start_again(world);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
     world->recorder.count = 0;
@@ -426,13 +425,13 @@ static void without_an_older_one_it_does_nothing(void **state) {
     damage(world, CHECKPOINT_STORE_MANIFEST, 12);
     start_again(world);
     assert_int_equal(checkpoint_store_newest(world->store), 0);
-    make(world, 4, "a4", "b4"); /* nor is it written over: somebody has to look at it */
+    make(world, 4, "a4", "b4"); /* the damaged manifest is not overwritten, so that it can be inspected */
     assert_int_equal(checkpoint_store_newest(world->store), 0);
     assert_damage(world, "manifest", "no other is left");
     assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_GONE, 0), 1);
 }
 
-/* The manifest has another format number, as a whole file of another release. */
+/* Changes the format number of a manifest and its checksum, as another release would write it. */
 static void renumber(world *world, const char *file, char digit) {
     buffer bytes;
     buffer_init(&bytes, CHECKPOINT_STORE_MANIFEST_MAX);
@@ -444,7 +443,7 @@ static void renumber(world *world, const char *file, char digit) {
     buffer_fini(&bytes);
 }
 
-/* What is there stays there, older checkpoints of this format too, and the error gives both numbers. */
+/* No file is used, not even older checkpoints of this format; the error has both format numbers. */
 static void checkpoints_of_another_format_are_not_read(void **state) {
     static const struct {
         const char *file;
@@ -469,13 +468,13 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
     assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
     assert_int_equal(checkpoint_store_newest(world->store), 4);
-    damage(world, CHECKPOINT_STORE_MANIFEST, 3); /* a number that is damaged is damage */
+    damage(world, CHECKPOINT_STORE_MANIFEST, 3); /* a damaged format number counts as damage */
     assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
 }
 
-/* A format of one's own: files have its ending, and shards come back as they were. */
+/* A custom format: files have its ending, and decoded snapshots equal the originals. */
 static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
     MR_TRY(buffer_append(file, "x", 1));
     return buffer_append(file, shard.data, shard.size);
@@ -499,7 +498,7 @@ static void shards_lie_as_the_host_wants_them(void **state) {
     checkpoint_store_tick(world->store, 0);
     hear_map(world);
     make(world, 3, "a3", "b3");
-    make(world, 4, "a3", "b4"); /* what is the same is shared */
+    make(world, 4, "a3", "b4"); /* equal snapshots share a file */
     assert_string_equal(fetch(world, 4, 0), "a3");
     assert_string_equal(fetch(world, 4, 1), "b4");
     static const char *const files[] = {"shard-0-0.x", "shard-0-1.x", "shard-1-1.x"};
@@ -526,7 +525,7 @@ static bool is_there(world *world, const char *file) {
     return world->real.ops->size(world->real.self, file, &size) == MR_OK;
 }
 
-/* What has not changed is not written, and is there for as long as somebody needs it. */
+/* An unchanged snapshot is not written again, and its file stays while a kept checkpoint uses it. */
 static void unchanged_files_are_shared(void **state) {
     world *world = *state;
     make(world, 3, "a", "b3");
@@ -542,7 +541,7 @@ static void unchanged_files_are_shared(void **state) {
     start_again(world);
     assert_string_equal(fetch(world, 6, 0), "a");
     assert_string_equal(fetch(world, 6, 1), "b6");
-    damage(world, "shard-0-0", 0); /* and not shared once it is damaged */
+    damage(world, "shard-0-0", 0); /* a damaged file is not shared */
     make(world, 8, "a", "b8");
     assert_string_equal(fetch(world, 8, 0), "a");
 }

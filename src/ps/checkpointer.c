@@ -48,7 +48,7 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
 
 static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* The store was heard often enough since the patience began, and reported nothing new. */
+/* CHECKPOINTER_SIGNS reports without progress arrived, and the time is over. */
 static bool has_lost_patience(const checkpointer *checkpointer, int64_t now_us) {
     return checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS;
 }
@@ -60,9 +60,9 @@ static void begin_patience(checkpointer *checkpointer, int64_t now_us) {
     checkpointer->begun = true;
 }
 
-/* ---- Exact ones. */
+/* ---- Exact checkpoints. */
 
-/* If there is one. */
+/* Ends the pause, if there is one. */
 static void end_pause(checkpointer *checkpointer, batcher *batcher, quiesce_workers workers, int64_t now_us) {
     if (checkpointer->quiesce.number == 0) return;
     quiesce_tell(&checkpointer->quiesce, batcher, workers, true);
@@ -70,7 +70,7 @@ static void end_pause(checkpointer *checkpointer, batcher *batcher, quiesce_work
     checkpointer->free_us = now_us + (now_us - checkpointer->since_us);
 }
 
-/* Everybody trains for a while, then it is tried with the next one. */
+/* Ends the attempt: ranks train for a while, then the next checkpoint number is tried. */
 static void give_up(checkpointer *checkpointer, batcher *batcher, quiesce_workers workers, int64_t now_us) {
     end_pause(checkpointer, batcher, workers, now_us);
     checkpointer->phase = CHECKPOINTER_RESTING;
@@ -106,7 +106,7 @@ static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batch
 
 static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us) {
-    bool saves = checkpointer->phase == CHECKPOINTER_SAVING; /* ranks train meanwhile */
+    bool saves = checkpointer->phase == CHECKPOINTER_SAVING; /* ranks train in this phase */
     bool due = saves ? has_lost_patience(checkpointer, now_us) : now_us >= checkpointer->until_us;
     if (checkpointer->phase != CHECKPOINTER_RESTING && due) {
         give_up(checkpointer, batcher, workers, now_us);
@@ -127,7 +127,8 @@ static void order_exact(checkpointer *checkpointer, const cluster_map *map, batc
     if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, workers, now_us);
 }
 
-/* A cut with a higher number than is wanted is one of an earlier attempt: this one begins again, above it. */
+/* A cut with a higher number than the wanted one belongs to an earlier attempt: the attempt restarts above that
+ * number. */
 static void take_exact(checkpointer *checkpointer, const slot_message *message) {
     if (checkpointer->phase != CHECKPOINTER_CUTTING || message->slot >= checkpointer->slot_count ||
         message->lsn < checkpointer->wanted)
@@ -142,7 +143,7 @@ static void take_exact(checkpointer *checkpointer, const slot_message *message) 
     checkpointer->has_cut[message->slot] = true;
 }
 
-/* A worker has heard of a later pause, of a controller that is gone. */
+/* A worker that reports a later pause, of an earlier controller, makes the pause begin again with a higher number. */
 static void take_paused(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
     uint64_t above;
     quiesce_take(&checkpointer->quiesce, map, message, &above);
@@ -151,7 +152,7 @@ static void take_paused(checkpointer *checkpointer, const cluster_map *map, cons
     quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
 }
 
-/* The wanted checkpoint is complete, and workers still stand still: the store's report came before all heads'. */
+/* The wanted checkpoint is complete while workers are still paused: the store's report came before the heads'. */
 static bool is_over(const checkpointer *checkpointer) {
     return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
 }
@@ -162,7 +163,7 @@ bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map
     return checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, workers);
 }
 
-/* ---- All of them. */
+/* ---- All checkpoints. */
 
 void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us) {
@@ -185,7 +186,7 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
             order_slot(checkpointer, map, batcher, i);
 }
 
-/* Workers at rest learn of the other generation, and go on. */
+/* Paused workers learn of the new generation from the cluster map and continue by themselves. */
 void checkpointer_restart(checkpointer *checkpointer) {
     if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = false;
@@ -202,7 +203,7 @@ static void take_ordered(checkpointer *checkpointer, const slot_message *message
         checkpointer->cut = message->lsn;
 }
 
-/* A checkpoint store that saves the wanted checkpoint gets more time. */
+/* Reports of progress in the wanted checkpoint restart the patience. */
 static void take_sign(checkpointer *checkpointer, const slot_message *message) {
     bool moves = message->lsn != checkpointer->making || message->commit != checkpointer->saved;
     if (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted) checkpointer->begun = false;

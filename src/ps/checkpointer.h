@@ -1,45 +1,45 @@
 /* checkpointer.h — checkpointer: the controller's part of checkpoints, which orders them and learns from which one a
  * generation begins.
  *
- *            checkpointer_want   the checkpoint store has a complete one, at `wanted` or behind
- *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► told, once
- *                          ▲    │ heads say which checkpoint they cut: the checkpointer waits for that one
+ *            checkpointer_want   the checkpoint store has a complete one, `wanted` or later
+ *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► reported once
+ *                          ▲    │ heads answer which checkpoint they cut: the checkpointer waits for it
  *                          └────┘ CHECKPOINTER_PATIENCE_US: a head has missed its cut; the next one
  *
- * A slow disk delays the checkpoint store: no head has missed its cut while snapshots are being saved, or while the
- * checkpoint store is silent. So patience ends only when the store was heard CHECKPOINTER_SIGNS times and reported
- * nothing new.
+ * A slow disk delays the checkpoint store: while snapshots are being saved, or no report arrives, the checkpointer
+ * cannot conclude that a head has missed its cut. So patience ends only after CHECKPOINTER_SIGNS reports without
+ * progress.
  *
  * Outside BSP a checkpoint may be exact: all slots are cut at the same step of each rank. Then ranks quiesce
- * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks go on.
+ * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks train.
  *
- *               all stand still            all heads have cut            complete
- *   PAUSING ──────────────────────► CUTTING ──────────────────► SAVING ─────────► told, once
+ *               all are paused             all heads have cut            complete
+ *   PAUSING ──────────────────────► CUTTING ──────────────────► SAVING ─────────► reported once
  *      ▲ └────────────┬────────────────┘ │ `pause_us` since it began  │ CHECKPOINTER_PATIENCE_US
  *      │              └──────────────────┴─────────────┬────────────────┘
  *      └── RESTING: all ranks train, longer each time ◄┘ the next one
  *
- * Each of these arrows but the first ends the pause, and so does its bound, whatever the messages say; if this process
+ * Each of these arrows but the first ends the pause, and so does its time limit, without any message; if this process
  * is gone the workers end the pause (quiesce_client.h). The pause also ends when the checkpoint store has the
  * checkpoint complete before all heads have reported their cuts. The next pause begins after at least as long a time.
- * The checkpoint store completes no checkpoint whose slots were cut at different steps, because a rank did not stand
- * still or died in the middle of a step: so time decides only how soon there is a checkpoint.
+ * If a rank did not stop, or died inside a step, slots are cut at different steps, and the checkpoint store does not
+ * complete that checkpoint: so time decides only how soon there is a checkpoint.
  *
  *              checkpointer_seal      SEALED n
  *  (nothing) ──────────► SEAL of n ───────────► the newest there can be before the cluster map n + 1
  *
- * Where there are rounds the round state is asked first, and says which version will be cut. Slots without rounds,
- * which a mixed deployment has besides, are asked after that cut: then they have all steps before it, of every rank
- * that was counted (rank.h), and a rank that resumes from there repeats the rest.
+ * With rounds the round state is asked first, and answers which version will be cut. Slots without rounds, which a
+ * mixed deployment has, too, are asked after that cut: then they have all steps before it, of every rank that was
+ * counted (rank.h), and a rank that resumes from there repeats the rest.
  *
- * The checkpoint store remembers on its disk at which number it was sealed. A number above that of the seal is from
- * before the metadata store lost its disk: the controller that begins a generation tells the metadata store, which then
- * begins above that number (cluster/metadata_db.h).
+ * The checkpoint store keeps on its disk the number at which it was sealed. If it reports a number above that of the
+ * seal, the metadata store has lost its disk: the controller that begins a generation sends the number to the metadata
+ * store, which then begins above it (cluster/metadata_db.h).
  *
  * Invariants (checkpointer_check)
  *   1  Only a checkpoint that is wanted is in another phase than RESTING.
- *   2  Ranks are told to stand still in the phases PAUSING and CUTTING, and not in SAVING.
- *   3  The slots that have cut are counted.
+ *   2  Ranks are paused in the phases PAUSING and CUTTING, and not in SAVING.
+ *   3  cut_count is the number of slots that have cut.
  *   4  A checkpoint that was made was reported by the store; attempts that failed in a row are counted up to
  *      CHECKPOINTER_REST_MAX.
  *
@@ -51,7 +51,8 @@
 #include "ps/quiesce.h"
 
 #define CHECKPOINTER_PATIENCE_US INT64_C(1500000)
-#define CHECKPOINTER_PRESS_US    INT64_C(1000000) /* or half of the pause: then all end the same step (quiesce.h) */
+/* bound, besides half of the pause, after which all ranks end the same step (quiesce.h) */
+#define CHECKPOINTER_PRESS_US INT64_C(1000000)
 enum { CHECKPOINTER_SIGNS = 10 };
 enum { CHECKPOINTER_REST_MAX = 4 }; /* doublings of the time between two attempts */
 
@@ -62,31 +63,31 @@ typedef enum checkpointer_phase {
     CHECKPOINTER_SAVING
 } checkpointer_phase;
 
-typedef struct checkpointer { /* zero-initialized it is ready; checkpointer_fini */
-    bool exact;               /* outside BSP */
-    int64_t pause_us;         /* of exact ones: ranks stand still no longer than that */
-    bool heard;               /* from the checkpoint store */
-    uint64_t newest;          /* complete checkpoint that is known */
-    uint64_t wanted;          /* 0: none is wanted */
+typedef struct checkpointer { /* ready when zero-initialized; ends with checkpointer_fini */
+    bool exact;               /* checkpoints outside BSP are exact */
+    int64_t pause_us;         /* longest pause of the ranks for an exact checkpoint */
+    bool heard;               /* the checkpoint store has reported */
+    uint64_t newest;          /* newest known complete checkpoint */
+    uint64_t wanted;          /* number of the wanted checkpoint; 0: none */
     bool begun;               /* the patience counts */
     bool made;                /* a checkpoint ordered by this process was complete */
-    uint32_t round_state;     /* its slot in the cluster map when it was last asked; */
-    uint64_t cut;             /* and the last version that it has cut */
+    uint32_t round_state;     /* slot of the round state when it was asked last */
+    uint64_t cut;             /* last version that the round state has cut */
     int64_t until_us;
-    uint32_t signs;         /* of the checkpoint store, since then */
-    uint64_t making, saved; /* the last report of the store: the checkpoint that it saves, and how many of its slots */
+    uint32_t signs;         /* reports of the checkpoint store since the patience began */
+    uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */
     bool sealed;
-    uint64_t number, origin; /* of the seal, and the answer */
-    /* the highest number at which the checkpoint store was ever sealed, by its own reports */
+    uint64_t number, origin; /* number of the seal; origin: newest checkpoint, from the store's answer */
+    /* highest number at which the checkpoint store was ever sealed, from its reports */
     uint64_t known;
 
-    checkpointer_phase phase; /* of an exact one; RESTING until until_us */
+    checkpointer_phase phase; /* phase of an exact checkpoint; RESTING until until_us */
     quiesce quiesce;
-    int64_t since_us, press_us;     /* of the pause */
-    int64_t free_us;                /* ranks train until then at least: as long as they stood still before */
-    uint64_t pauses;                /* the highest number of a pause that any process has heard of */
-    uint32_t failures;              /* in a row */
-    uint32_t slot_count, cut_count; /* heads that have cut: */
+    int64_t since_us, press_us;     /* begin of the pause; time from which ranks are pressed to end the same step */
+    int64_t free_us;                /* ranks train at least until then: as long as the last pause took */
+    uint64_t pauses;                /* highest pause number known to any process */
+    uint32_t failures;              /* failed attempts in a row */
+    uint32_t slot_count, cut_count; /* cut_count: slots whose heads have cut */
     bool *has_cut;                  /* by slot, owned */
 } checkpointer;
 
@@ -97,14 +98,16 @@ void checkpointer_restart(checkpointer *checkpointer); /* another generation beg
 /* Repeats the orders for the wanted checkpoint. */
 void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us);
-/* True: the wanted checkpoint is complete, and `newest`. */
+/* True: the wanted checkpoint is complete; `newest` has its number. */
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message);
-/* Of an exact one: its phase can end, so checkpointer_order should be called now rather than with the next tick. */
+/* True: the phase of an exact checkpoint can end, so the caller calls checkpointer_order now and not with the next
+ * tick. */
 bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_workers workers);
 
-/* No checkpoint above *number has been cut by any slot. False: that is not known. Heads may still hold cuts that an
- * earlier process ordered, and report them when the next is ordered: so nothing is known before that is complete. */
+/* No slot has cut a checkpoint above *number. False: the bound is unknown. Heads may hold cuts that an earlier
+ * controller ordered, and report them when the next is ordered; so the bound is unknown until a checkpoint of this
+ * controller is complete. */
 bool checkpointer_bound(const checkpointer *checkpointer, uint64_t *number);
 
-/* Asks the checkpoint store; true: it has answered for this number. */
+/* Asks the checkpoint store for a seal. True: the store has answered for this number. */
 bool checkpointer_seal(checkpointer *checkpointer, batcher *batcher, const char *checkpoints, uint64_t number);

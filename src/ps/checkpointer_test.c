@@ -1,4 +1,4 @@
-/* checkpointer_test.c — a checkpoint is ordered until it is whole; a seal is asked for until it is answered. */
+/* checkpointer_test.c — orders repeat until the checkpoint is complete; a seal repeats until it is answered. */
 #include "ps/checkpointer.h"
 
 #include <setjmp.h>
@@ -57,18 +57,18 @@ static bool hear(world *world, slot_message_kind kind, slot_message_status statu
     return checkpointer_take(&world->checkpointer, &world->map, &message);
 }
 
-/* The checkpoint store says so often that nothing is whole, and what it is saving. */
+/* The checkpoint store reports `times` times: no complete checkpoint, and the one that it is saving. */
 static void say(world *world, int times, uint64_t making, uint64_t saved) {
     slot_message message = {.kind = SLOT_MESSAGE_WHOLE, .lsn = making, .commit = saved};
     while (times-- > 0) assert_false(checkpointer_take(&world->checkpointer, &world->map, &message));
 }
 
-/* What an earlier controller has ordered is known once one of this controller's is whole. */
+/* The cuts that an earlier controller ordered are known once a checkpoint of this controller is complete. */
 static void how_far_slots_may_have_cut_is_known(void **state) {
     world world;
     uint64_t number;
     start(&world, CONSISTENCY_ASP);
-    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* the checkpoint store has said nothing */
+    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* the checkpoint store has not reported yet */
     say(&world, 1, 0, 0);
     assert_true(checkpointer_bound(&world.checkpointer, &number) && number == 0);
     checkpointer_want(&world.checkpointer);
@@ -81,7 +81,7 @@ static void how_far_slots_may_have_cut_is_known(void **state) {
     stop(&world);
     start(&world, CONSISTENCY_ASP);
     assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 6, 0));
-    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* 7 may lie with a head */
+    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* a head may still hold the cut of 7 */
     stop(&world);
 }
 
@@ -91,18 +91,19 @@ static void all_heads_are_told_until_it_is_whole(void **state) {
     order(&world, 0);
     assert_int_equal(world.recorder.count, 0);
     checkpointer_want(&world.checkpointer);
-    order(&world, 0); /* what there is already is not known */
+    order(&world, 0); /* the newest checkpoint is unknown */
     assert_int_equal(world.recorder.count, 0);
-    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 6, 0)); /* that is an old one */
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 6, 0)); /* an older checkpoint */
     order(&world, 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
-    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 7, 9)); /* that one has been cut already */
+    /* the head has already cut checkpoint 7, and reports 9 */
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 7, 9));
     order(&world, 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 9), 1);
     assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 8, 0));
     assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0));
-    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0)); /* told once */
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0)); /* reported once */
     order(&world, 2);
     assert_int_equal(world.recorder.count, 0);
     stop(&world);
@@ -114,36 +115,38 @@ static void a_cut_that_was_missed_is_followed_by_another(void **state) {
     assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 0, 0));
     checkpointer_want(&world.checkpointer);
     order(&world, 0);
-    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0); /* the round state only */
+    /* only the round state is asked */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
-    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1, 4)); /* it will be cut: patience */
+    /* LATER: the version will be cut, so the patience begins again */
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1, 4));
     order(&world, CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 4), 1);
     assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 4, 4));
     say(&world, CHECKPOINTER_SIGNS, 0, 0);
     order(&world, 2 * CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
-    checkpointer_restart(&world.checkpointer); /* back to where nothing was whole */
+    checkpointer_restart(&world.checkpointer); /* back to the newest complete checkpoint: none */
     order(&world, 2 * CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
     stop(&world);
 }
 
-/* A checkpoint store that saves, or says nothing, has missed nothing; nor has one that is asked for more. */
+/* Patience does not end while the store saves or is silent; another request for a checkpoint changes nothing. */
 static void a_slow_checkpoints_is_not_hurried(void **state) {
     world world;
     start(&world, CONSISTENCY_BSP);
     say(&world, 1, 0, 0);
     checkpointer_want(&world.checkpointer);
     order(&world, 0);
-    order(&world, 10 * CHECKPOINTER_PATIENCE_US); /* it is silent: its disk is slow, or it is not there */
+    order(&world, 10 * CHECKPOINTER_PATIENCE_US); /* the store is silent: its disk is slow, or it is absent */
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
     say(&world, CHECKPOINTER_SIGNS - 1, 1, 1);
-    say(&world, 1, 1, 2); /* one more slot is saved */
+    say(&world, 1, 1, 2); /* progress: one more slot is saved */
     order(&world, 11 * CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
     say(&world, CHECKPOINTER_SIGNS, 1, 2);
-    checkpointer_want(&world.checkpointer); /* once more: that is the same one */
+    checkpointer_want(&world.checkpointer); /* a second request for the same checkpoint */
     order(&world, 12 * CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 2), 1);
     stop(&world);
@@ -168,19 +171,22 @@ static void slots_without_rounds_are_cut_behind_the_round_state(void **state) {
                             .slot = 2,
                             .name = 1,
                             .lsn = 5};
-    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* it will be */
+    /* the round state will cut this version */
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered));
     order(&world, 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
     ordered.status = SLOT_MESSAGE_OK;
-    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* now it is */
+    /* the round state has cut this version */
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered));
     order(&world, 2);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
-    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0); /* its round says it */
+    /* slot 0 has rounds: the round state makes it cut */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     say(&world, 1, 5, 0);
     order(&world, 3);
     say(&world, CHECKPOINTER_SIGNS, 5, 0);
-    order(&world, 2 * CHECKPOINTER_PATIENCE_US); /* somebody has missed it: the round state first, once more */
+    order(&world, 2 * CHECKPOINTER_PATIENCE_US); /* a head missed its cut: the round state is asked first again */
     assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 6), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
     stop(&world);
@@ -192,16 +198,17 @@ static void a_seal_is_of_one_number(void **state) {
     assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
     batcher_flush(world.batcher);
     assert_int_equal(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, 2), 1);
-    assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 1, 8)); /* of another number */
+    assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 1, 8)); /* the seal of another number */
     assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
     assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 2, 8));
     assert_true(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
     assert_int_equal(world.checkpointer.origin, 8);
-    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 3)); /* a cluster map came between */
+    /* the number of the cluster map changed */
+    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 3));
     stop(&world);
 }
 
-/* ---- Exact ones. */
+/* ---- Exact checkpoints. */
 
 enum { PAUSE = 400000 };
 
@@ -242,21 +249,21 @@ static void slots_are_cut_while_all_stand_still(void **state) {
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     hear_paused(&world, SLOT_MESSAGE_LATER, 0);
-    order_with(&world, true, 1); /* it is in a step */
+    order_with(&world, true, 1); /* the worker is in a step */
     assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     hear_paused(&world, SLOT_MESSAGE_OK, 0);
     order_with(&world, true, 2);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     hear_cut(&world, 1, 5);
-    hear_cut(&world, 1, 5); /* said twice */
+    hear_cut(&world, 1, 5); /* a repeated report */
     order_with(&world, true, 3);
-    /* it rests */
+    /* the worker is paused */
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
     hear_cut(&world, 0, 5);
     order_with(&world, true, 4);
-    /* before anything is saved */
+    /* the pause ends before the snapshots are saved */
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
     assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0));
     order_with(&world, true, 5);
@@ -264,7 +271,7 @@ static void slots_are_cut_while_all_stand_still(void **state) {
     stop(&world);
 }
 
-/* The next one is wanted at once. Ranks that stood still for 30 us train for as long. */
+/* The next checkpoint is wanted at once. Ranks that were paused for 30 us train for as long. */
 static void a_pause_ends_with_what_it_was_for(void **state) {
     world world;
     exact(&world);
@@ -272,7 +279,7 @@ static void a_pause_ends_with_what_it_was_for(void **state) {
     hear_paused(&world, SLOT_MESSAGE_OK, 0);
     order_with(&world, true, 10);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
-    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* the heads were not heard */
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* the heads' reports are missing */
     assert_true(checkpointer_moves(&world.checkpointer, &world.map, (quiesce_workers){0}));
     checkpointer_want(&world.checkpointer);
     order_with(&world, true, 30);
@@ -293,12 +300,12 @@ static void a_pause_ends_although_a_rank_is_in_a_step(void **state) {
     hear_paused(&world, SLOT_MESSAGE_LATER, 0);
     order_with(&world, true, PAUSE);
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
-    order_with(&world, true, 2 * PAUSE - 1); /* everybody trains */
+    order_with(&world, true, 2 * PAUSE - 1); /* the ranks train */
     assert_int_equal(world.recorder.count, 0);
     order_with(&world, true, 2 * PAUSE);
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 6), 1);
     order_with(&world, true, 3 * PAUSE);
-    order_with(&world, true, 5 * PAUSE - 1); /* longer than before */
+    order_with(&world, true, 5 * PAUSE - 1); /* the time between attempts doubles */
     assert_int_equal(world.recorder.count, 0);
     order_with(&world, true, 5 * PAUSE);
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 7), 1);
@@ -308,19 +315,19 @@ static void a_pause_ends_although_a_rank_is_in_a_step(void **state) {
 static void one_that_is_never_whole_is_followed_by_another(void **state) {
     world world;
     exact(&world);
-    order_with(&world, false, 0); /* nobody is there who could be waited for */
+    order_with(&world, false, 0); /* no worker to wait for */
     assert_int_equal(message_recorder_count(&world.recorder, "w3", SLOT_MESSAGE_PAUSE), 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     hear_cut(&world, 0, 5);
     hear_cut(&world, 1, 5);
     order_with(&world, false, 0);
     order_with(&world, false, 1);
-    say(&world, CHECKPOINTER_SIGNS, 0, 0); /* nobody saves anything */
+    say(&world, CHECKPOINTER_SIGNS, 0, 0); /* the store reports no progress */
     order_with(&world, false, 1 + CHECKPOINTER_PATIENCE_US);
-    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* too late: the next one was begun */
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* too late: the next attempt has begun */
     order_with(&world, false, 1 + CHECKPOINTER_PATIENCE_US + PAUSE);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 6), 1);
-    hear_cut(&world, 0, 9); /* of a controller that is gone */
+    hear_cut(&world, 0, 9); /* a cut of an earlier controller */
     order_with(&world, false, 2 + CHECKPOINTER_PATIENCE_US + PAUSE);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 10), 1);
     checkpointer_restart(&world.checkpointer);

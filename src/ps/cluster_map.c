@@ -12,7 +12,7 @@
 #include "base/invariants.h"
 #include "base/varint.h"
 
-/* The fields of a cluster map's head, in the order of their bytes (cluster_map.h), before and after the base. */
+/* The fields of an encoded cluster map's head, in order (cluster_map.h), before and after the base. */
 #define HEAD_BEFORE_BASE(X) \
     X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost) X(u64, first_term)
 #define HEAD_AFTER_BASE(X)    \
@@ -38,12 +38,12 @@ void cluster_map_copy(cluster_map *to, const cluster_map *from) {
     if (from->ranks != NULL) to->ranks = xcopy(from->ranks, from->rank_count * sizeof *to->ranks);
 }
 
-/* Where it is, or where it would be. */
+/* Index of the server with this id, or the index at which it would be inserted. */
 static size_t seek(const cluster_map *map, uint32_t id) {
     return binary_search_first(&id, map->servers, map->server_count, sizeof *map->servers, binary_search_u32);
 }
 
-/* Where none is missing before it, its place is its number. */
+/* If no smaller id is missing, the index of a server is its id. */
 const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server) {
     if (server < map->server_count && map->servers[server].id == server) return &map->servers[server];
     return binary_search_find(&server, map->servers, map->server_count, sizeof *map->servers, binary_search_u32);
@@ -83,7 +83,7 @@ int cluster_map_place(const cluster_map_slot *slot, uint32_t server, uint64_t in
 
 /* ---- Writing. */
 
-/* The next run of slots that are newer than the base, from *at on; returns how many, 0: there is none. */
+/* The next run of slots with an epoch above `base`, from *at on. Returns its length; 0: there is none. */
 static uint32_t next_run(const cluster_map *map, uint64_t base, uint32_t *at) {
     while (*at < map->slot_count && map->slots[*at].epoch <= base) ++*at;
     uint32_t end = *at;
@@ -176,7 +176,7 @@ uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size) 
     return bytes;
 }
 
-/* ---- Reading. Changes are read twice: all of them are checked before any is taken. */
+/* ---- Reading. Changes are read twice: all are checked before the first is applied. */
 
 static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
     uint8_t layout = reader_u8(reader);
@@ -193,7 +193,7 @@ static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
            *base < head->number;
 }
 
-/* What write_place has written. False: an id of `most` or more, or the reader has failed. */
+/* Reads the fields that write_place wrote. False: the id is at least `most`, or the reader has failed. */
 static bool read_place(reader *reader, const cluster_map *head, uint32_t most, uint32_t *id, uint64_t *incarnation,
                        uint64_t *since) {
     uint64_t number = reader_varint(reader);
@@ -221,14 +221,14 @@ static bool read_slot(reader *reader, const cluster_map *head, cluster_map_slot 
     return !reader->failed;
 }
 
-/* Slots go to `into`, if that is not NULL. *count: how many there were. */
+/* Slots are stored to `into` unless it is NULL. *count: number of slots read. */
 static bool read_slots(reader *reader, const cluster_map *head, uint64_t base, cluster_map_slot *into,
                        uint32_t *count) {
     uint32_t runs = reader_u32(reader), end = 0;
     *count = 0;
     for (uint32_t i = 0; i < runs; i++) {
         uint32_t first = reader_u32(reader), slots = reader_u32(reader);
-        bool apart = i == 0 || first > end; /* what could be one run is one */
+        bool apart = i == 0 || first > end; /* adjacent runs are not valid: they must be one run */
         if (reader->failed || !apart || first > head->slot_count || slots > head->slot_count - first || slots == 0)
             return false;
         for (end = first; end < first + slots; end++) {
@@ -247,7 +247,7 @@ static bool read_server(reader *reader, const cluster_map *head, cluster_map_ser
            reader_text8(reader, server->address, sizeof server->address);
 }
 
-/* Servers are put into the map if `take`; else only the room for them there is checked. */
+/* Servers are put into the map if `take` is set; otherwise only checks them and the room for them. */
 static bool read_servers(reader *reader, const cluster_map *head, uint64_t base, cluster_map *map, bool take) {
     uint32_t count = reader_u32(reader);
     size_t fresh = 0, room = CLUSTER_MAP_SERVERS_MAX - map->server_count;
@@ -266,7 +266,7 @@ static bool read_servers(reader *reader, const cluster_map *head, uint64_t base,
     return !reader->failed;
 }
 
-/* Assigned ranks go to `into`, if that is not NULL. */
+/* Assigned ranks are stored to `into` unless it is NULL. */
 static bool read_holders(reader *reader, const cluster_map *head, uint64_t base, cluster_map_rank *into) {
     uint32_t count = reader_u32(reader), rank = 0;
     for (uint32_t i = 0; i < count; i++, rank++) {
@@ -289,7 +289,7 @@ static bool can_follow(const cluster_map *map, const struct cluster_map *head, u
            head->mixed == map->mixed;
 }
 
-/* Takes the checked changes. A complete cluster map replaces everything. */
+/* Applies the checked changes. A complete cluster map replaces everything. */
 static void take(cluster_map *map, const struct cluster_map *head, uint64_t base, reader reader) {
     struct cluster_map next = *head;
     if (base == 0) {

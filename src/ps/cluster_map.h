@@ -2,27 +2,28 @@
  * policy.
  *
  * Cluster maps are decided one after the other by compare-and-swap at the metadata store under CLUSTER_MAP_KEY; the
- * version is the cluster map's number. A slot has a chain, written out: an ordered list of full copies. `since` is the
- * number of the cluster map that made the copy full: a server whose copy has another `since` has no copy. `epoch` is
- * the number of the cluster map that last changed the chain, so a cluster map that moves one slot disturbs no other. A
- * process with an older cluster map receives only the slots with newer epochs and the servers that are new since: a
- * cluster map that changes 1/n of the slots costs 1/n of its bytes, for each receiver.
+ * version is the cluster map's number. A slot has a chain: an ordered list of complete replicas. `since` is the number
+ * of the cluster map that added the replica to the chain: a server whose replica has another `since` has no valid
+ * replica. `epoch` is the number of the cluster map that last changed the chain (chain_epoch), so a cluster map that
+ * moves one slot does not affect the others. A process with an older cluster map receives only the slots with newer
+ * epochs and the servers that are new since: a cluster map that changes 1/n of the slots costs 1/n of its bytes, for
+ * each receiver.
  *
  * A deployment may be mixed: the first half of its slots with values has rounds, for tables of BSP, the other half has
- * none, for tables of ASP and SSP. All ranks take part in both, with one count of steps.
+ * none, for tables of ASP and SSP. All ranks take part in both, with the same steps.
  *
  * A rank is held by a process (rank_assignment.h). `since` is the number of the cluster map that gave it the rank: its
- * **term**. Terms of a rank only grow, and each belongs to one process; every message in a rank's name carries the
- * term, and servers accept the term of the newest cluster map that they know and no other (slot_server.h).
+ * **term**. Terms of a rank only grow, and each belongs to one process; every message of a rank carries the term, and
+ * servers accept only the term of the newest cluster map that they know (slot_server.h).
  *
  * Invariants (cluster_map_check)
  *   1  Counts are within their bounds; a table with rounds has at most RANK_SET_MAX ranks; a mixed deployment has an
  *      odd number of slots, at least 3.
  *   2  The epoch of a slot is the number of this cluster map or of an earlier one; a chain has each server once.
- *   3  Servers are sorted by id, each once, and came with this cluster map or an earlier one; so did the processes of
- *      ranks.
+ *   3  Servers are sorted by id, each once; the `since` of servers and of ranks is the number of this cluster map or
+ *      of an earlier one.
  *
- * Bytes that break one of these are not a cluster map.
+ * Bytes that violate one of these are not a cluster map.
  *
  * Numbers of cluster maps and incarnations are written as varints (base/varint.h), as distances from the cluster map's
  * own number (d) or folded ones (f): a complete cluster map of 1,000 servers, 2,048 slots and 4,000 ranks is smaller
@@ -55,7 +56,7 @@ enum {
     CLUSTER_MAP_LAYOUT = 7,
     CLUSTER_MAP_COPIES_MAX = 4,
     CLUSTER_MAP_SLOTS_MAX = 4096,
-    CLUSTER_MAP_RANKS_MAX = 8192, /* where there are rounds: RANK_SET_MAX */
+    CLUSTER_MAP_RANKS_MAX = 8192, /* RANK_SET_MAX if there are rounds */
     CLUSTER_MAP_SERVERS_MAX = 2048
 };
 
@@ -66,67 +67,69 @@ typedef struct cluster_map_member {
 
 typedef struct cluster_map_slot {
     uint64_t epoch;
-    /* 1 + the server that the balancer wants as its head (load_tracker.h); 0: the ring decides */
+    /* 1 + the server that the balancer wants as head (load_tracker.h); 0: the hash ring decides */
     uint32_t home;
-    uint8_t more; /* additional copies for reading */
+    uint8_t more; /* additional replicas for reading */
     uint8_t count;
     cluster_map_member chain[CLUSTER_MAP_COPIES_MAX];
 } cluster_map_slot;
 
 typedef struct cluster_map_server {
     uint32_t id;
-    uint64_t incarnation, since; /* since: the number of the cluster map that put this incarnation there */
+    uint64_t incarnation, since; /* since: number of the cluster map that added this incarnation */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } cluster_map_server;
 
-typedef struct cluster_map_rank { /* of a rank */
+typedef struct cluster_map_rank { /* the process that holds a rank */
     uint32_t worker;
     uint64_t incarnation, since; /* since 0: no process has held the rank yet */
 } cluster_map_rank;
 
-/* A process as the controller knows it; lists are sorted by id. */
+/* A process as the controller knows it. Lists of processes are sorted by id. */
 typedef struct cluster_map_process {
     uint32_t id;
     uint64_t incarnation;
-    const char *address; /* "": not known */
+    const char *address; /* "": unknown */
     bool alive;
-    bool leaves;  /* of a server that drains: its slots move elsewhere, and it keeps each until then */
-    bool doubted; /* presumed alive; but a link to it broke, and it was not heard since */
+    bool leaves;  /* the server drains: its slots move elsewhere, and it keeps each until the move is done */
+    bool doubted; /* presumed alive, but a link to it broke and no message has arrived since */
 } cluster_map_process;
 
-typedef struct cluster_map_rounds { /* of BSP */
-    uint32_t first_count;           /* members of the first round: the ranks below; 0: all */
-    uint32_t backup;                /* ranks that a round may close without */
-    uint32_t deadline_us;           /* and without those that are late; 0: no deadline */
+typedef struct cluster_map_rounds { /* round policy of BSP */
+    uint32_t first_count;           /* members of the first round are the ranks below this; 0: all */
+    uint32_t backup;                /* number of ranks without which a round may close */
+    uint32_t deadline_us;           /* time after which a round closes without late ranks; 0: no deadline */
 } cluster_map_rounds;
 
-typedef struct cluster_map { /* zero-initialized it is "none yet" */
+typedef struct cluster_map { /* a zero-initialized map means "none yet" */
     uint64_t number, generation, birth, origin;
-    bool lost; /* the generation before had assigned ranks and ended because all copies of a slot were lost */
-    /* the cluster map with this generation's first assigned rank, whose process learns of `lost`; 0: none */
+    bool lost; /* the previous generation had assigned ranks and ended because all replicas of a slot were lost */
+    /* number of the cluster map that first assigned a rank in this generation; that rank's process reports `lost`; 0:
+     * none */
     uint64_t first_term;
-    consistency consistency; /* of tables that name none */
+    consistency consistency; /* consistency of tables that name none */
     bool mixed;
     uint8_t copies;
     cluster_map_rounds rounds;
     uint32_t rank_count, slot_count, server_count;
     cluster_map_slot *slots;     /* owned */
     cluster_map_server *servers; /* owned */
-    cluster_map_rank *ranks;     /* by rank, owned; NULL: there are no ranks */
+    cluster_map_rank *ranks;     /* by rank, owned; NULL: no ranks */
 } cluster_map;
 
 void cluster_map_fini(cluster_map *map);
 void cluster_map_copy(cluster_map *to, const cluster_map *from); /* `to` is initialized; its content is replaced */
 
-const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server); /* NULL: not in it */
+/* NULL: the server is not in the map */
+const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server);
 
-/* Adds or replaces, in this cluster map: its number is set. */
+/* Adds the server or replaces its incarnation; `since` is the number of this cluster map, which is set. */
 void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation, const char *address);
 
-/* This process holds the rank from this cluster map on. */
+/* Assigns the rank to this process, with this cluster map's number as its term. */
 void cluster_map_put_rank(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation);
 
-/* Where there are rounds the last slot is their round state, else there is none: NO_ROUND_STATE. The others have
+/* If there are rounds, the last slot is the round state; otherwise there is none: NO_ROUND_STATE. The other slots have
  * values. */
 #define NO_ROUND_STATE UINT32_MAX
 static inline bool cluster_map_has_rounds(const cluster_map *map) {
@@ -139,38 +142,40 @@ static inline uint32_t cluster_map_value_slots(const cluster_map *map) {
     return cluster_map_round_state(map) == NO_ROUND_STATE ? map->slot_count : map->slot_count - 1;
 }
 
-/* Number of slots that a table is spread over: those from `cluster_map_first` on, all with rounds or all without. */
+/* Number of slots that a table is spread over; they begin at `cluster_map_first`, and all have rounds or none has. */
 static inline uint32_t cluster_map_table_slots(const cluster_map *map) {
     return cluster_map_value_slots(map) / (map->mixed ? 2 : 1);
 }
 static inline uint32_t cluster_map_first(const cluster_map *map, bool rounds) {
     return map->mixed && !rounds ? cluster_map_table_slots(map) : 0;
 }
-static inline uint32_t cluster_map_round_slots(const cluster_map *map) { /* with values: the first ones */
+/* slots with rounds and values: the first ones */
+static inline uint32_t cluster_map_round_slots(const cluster_map *map) {
     return cluster_map_has_rounds(map) ? cluster_map_table_slots(map) : 0;
 }
 static inline bool cluster_map_in_rounds(const cluster_map *map, uint32_t slot) {
     return slot < cluster_map_round_slots(map) || slot == cluster_map_round_state(map);
 }
-/* Consistency in a slot of tables that name none. */
+/* Consistency, in this slot, of tables that name none. */
 static inline consistency cluster_map_consistency(const cluster_map *map, uint32_t slot) {
     if (cluster_map_in_rounds(map, slot)) return (consistency){CONSISTENCY_BSP, 0};
     return map->consistency.kind == CONSISTENCY_BSP ? (consistency){CONSISTENCY_ASP, 0} : map->consistency;
 }
 
-/* The place of the process with this incarnation in the slot's chain; -1: it has none. */
+/* Index of the process with this incarnation in the slot's chain; -1: not in the chain. */
 int cluster_map_place(const cluster_map_slot *slot, uint32_t server, uint64_t incarnation);
 
-/* The changes after the cluster map of number `base`; 0: everything. */
+/* Encoding of the changes after the cluster map of number `base`; 0: the complete map. */
 size_t cluster_map_size(const cluster_map *map, uint64_t base);
 void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer);
-uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size); /* the caller's to free */
+uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size); /* free with free() */
 
-/* Number and generation of an encoded cluster map. False: the first bytes are not those of a cluster map. */
+/* Number and generation of an encoded cluster map. False: the bytes do not begin with the head of a cluster map. */
 bool cluster_map_peek(span bytes, uint64_t *number, uint64_t *generation);
 
 /* Replaces the cluster map by a newer one: a complete map of any generation, or the changes after this map or an
- * earlier one. MR_STALE: not newer, or changes are missing. MR_CORRUPT. The cluster map is unchanged after an error. */
+ * earlier one. MR_STALE: not newer, or changes are missing. MR_CORRUPT: malformed bytes. After an error the map is
+ * unchanged. */
 MR_MUST mr_status cluster_map_follow(cluster_map *map, span bytes);
 
 void cluster_map_check(const cluster_map *map); /* asserts the invariants above (base/invariants.h) */

@@ -1,4 +1,4 @@
-/* cluster_map_test.c — cluster maps come back as they went; what cannot be one is refused. */
+/* cluster_map_test.c — encoded cluster maps decode to the same map; invalid bytes are rejected. */
 #include "ps/cluster_map.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void fill(cluster_map *map) {
     map->slots[1] = (cluster_map_slot){.epoch = 2, .home = 8, .more = 1};
     cluster_map_put_server(map, 7, 17, "seven");
     cluster_map_put_server(map, 1, 10, "one");
-    cluster_map_put_server(map, 1, 11, "uno"); /* came back */
+    cluster_map_put_server(map, 1, 11, "uno"); /* another incarnation of the server */
     cluster_map_put_rank(map, 0, 3, 12);
     cluster_map_put_rank(map, 2, 5, 15);
     map->ranks[2].since = 4;
@@ -72,7 +72,7 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     free(bytes);
 }
 
-/* The first half of the slots has rounds, and the last is their round state. */
+/* The first half of the slots has rounds, and the last slot is the round state. */
 static void slots_with_rounds_beside_others(void **state) {
     cluster_map map = {.consistency = {CONSISTENCY_SSP, 3}, .mixed = true, .slot_count = 7};
     assert_true(cluster_map_round_state(&map) == 6 && cluster_map_value_slots(&map) == 6 &&
@@ -83,7 +83,8 @@ static void slots_with_rounds_beside_others(void **state) {
         assert_int_equal(cluster_map_consistency(&map, i).kind, i < 3 || i == 6 ? CONSISTENCY_BSP : CONSISTENCY_SSP);
     }
     assert_int_equal(cluster_map_consistency(&map, 3).bound, 3);
-    map.consistency.kind = CONSISTENCY_BSP; /* of tables that name none: others wait for nobody */
+    /* consistency of tables that name none; slots without rounds are then ASP */
+    map.consistency.kind = CONSISTENCY_BSP;
     assert_int_equal(cluster_map_consistency(&map, 3).kind, CONSISTENCY_ASP);
     map.mixed = false;
     assert_true(cluster_map_table_slots(&map) == 6 && cluster_map_in_rounds(&map, 5) &&
@@ -106,7 +107,7 @@ static void a_mixed_map_has_two_halves_and_a_round_state(void **state) {
         assert_int_equal(status, slots == 3 || slots == 5 ? MR_OK : MR_CORRUPT);
         assert_true(status != MR_OK || again.mixed);
         free(bytes);
-        map.mixed = false; /* it stays what it is while the generation lasts */
+        map.mixed = false; /* `mixed` cannot change within a generation */
         map.number++;
         if (status == MR_OK) assert_int_equal(cluster_map_follow(&again, encode(&map, 0, &bytes)), MR_STALE);
         if (status == MR_OK) free(bytes);
@@ -145,7 +146,7 @@ static void a_server_is_in_a_chain_once(void **state) {
     free(bytes);
 }
 
-/* The cluster map behind it: slot 0 has lost a member, a server is new, and a rank is played by another. */
+/* The next cluster map: slot 0 has lost a replica, a server is new, and a rank is held by another process. */
 static void go_on(cluster_map *map) {
     map->number = 10;
     map->slots[0] = (cluster_map_slot){.epoch = 10, .count = 1, .chain = {{7, 17, 9}}};
@@ -173,11 +174,12 @@ static void a_holder_of_the_previous_map_gets_the_changes(void **state) {
     assert_true(news.size < cluster_map_size(&map, 0) / 2 + 47);
     assert_int_equal(cluster_map_follow(&known, news), MR_OK);
     assert_same(&known, &map);
-    assert_int_equal(cluster_map_follow(&known, news), MR_STALE); /* it is no newer one */
+    assert_int_equal(cluster_map_follow(&known, news), MR_STALE); /* not newer */
     older.number = 8;
-    assert_int_equal(cluster_map_follow(&older, news), MR_STALE); /* it tells too little */
+    /* changes between the older map and the base are missing */
+    assert_int_equal(cluster_map_follow(&older, news), MR_STALE);
     free(bytes);
-    span more = encode(&map, 7, &bytes); /* and more than enough is as good */
+    span more = encode(&map, 7, &bytes); /* changes from an earlier base apply, too */
     assert_int_equal(cluster_map_follow(&older, more), MR_OK);
     assert_same(&older, &map);
     free(bytes);
@@ -193,15 +195,18 @@ static void another_generation_is_followed_as_a_whole(void **state) {
     cluster_map_copy(&known, &map);
     go_on(&map);
     map.generation++;
-    assert_int_equal(cluster_map_follow(&known, encode(&map, 9, &bytes)), MR_STALE); /* what changed says nothing */
+    /* changes do not apply to another generation */
+    assert_int_equal(cluster_map_follow(&known, encode(&map, 9, &bytes)), MR_STALE);
     free(bytes);
     assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)), MR_OK);
     assert_same(&known, &map);
     free(bytes);
     map.generation--;
-    assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)), MR_STALE); /* and there is no way back */
+    /* not newer, whatever the generation */
+    assert_int_equal(cluster_map_follow(&known, encode(&map, 0, &bytes)), MR_STALE);
     free(bytes);
-    assert_int_equal(cluster_map_follow(&none, encode(&map, 9, &bytes)), MR_STALE); /* of what? */
+    /* changes do not apply without a map */
+    assert_int_equal(cluster_map_follow(&none, encode(&map, 9, &bytes)), MR_STALE);
     assert_int_equal(none.number, 0);
     free(bytes);
     cluster_map_fini(&map);
@@ -226,7 +231,7 @@ static void news_that_are_cut_change_nothing(void **state) {
     cluster_map_fini(&before);
 }
 
-/* What the metadata store takes of one value, at 1,000 servers and 4,000 ranks that came and went for a long time. */
+/* A map of 1,000 servers and 4,000 ranks, with numbers of a long-lived deployment, fits one metadata value. */
 static void a_large_one_fits_the_metadata(void **state) {
     enum { SERVERS = 1000, SLOTS = 2048, RANKS = 4000, COPIES = 3 };
     const uint64_t generation = UINT64_C(3) << METADATA_STORE_COUNT_BITS;

@@ -15,7 +15,7 @@ bool consistency_parse(const char *text, consistency *out) {
     out->kind = CONSISTENCY_SSP;
     if (strncmp(text, "ssp:", 4) != 0 || text[4] < '0' || text[4] > '9') return false;
     char *end;
-    unsigned long bound = strtoul(text + 4, &end, 10); /* what is too large for it is too large here */
+    unsigned long bound = strtoul(text + 4, &end, 10); /* strtoul saturates, and the bound check rejects ULONG_MAX */
     out->bound = (uint32_t)bound;
     return *end == '\0' && bound <= CONSISTENCY_BOUND_MAX;
 }
@@ -28,7 +28,7 @@ void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]) {
         snprintf(out, CONSISTENCY_TEXT, "%s", names[consistency.kind]);
 }
 
-/* The step that the slowest rank has ended. */
+/* The last step that every rank has ended. */
 static uint64_t slowest(const uint64_t *names, size_t rank_count) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < rank_count; i++) {

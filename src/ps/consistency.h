@@ -1,17 +1,17 @@
 /* consistency.h — admission of a pull (BSP, SSP, ASP): a pure function of vector clocks.
  *
  * The vector clock of a slot has, for each rank, the seq of its push that was applied last; a seq is a step and an
- * index within it, and the last seq of a step, its end-of-step, says that the step is over.
+ * index within it, and the last seq of a step, its end-of-step, ends the step.
  *
  *   ASP  at once
  *   SSP  when the slowest rank has ended the step `step - bound`, for a rank that has ended `step` itself
  *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
  *
- * All but BSP also require the state that the requester knows: its own last acknowledged seq, and the last lsn that it
- * was shown. So no rank is shown an older state than it has seen.
+ * Except in BSP the answer must also include what the requester knows: its own last acknowledged seq, and the last lsn
+ * in an answer to it. So no rank gets an older state than it has seen.
  *
  * Rounds are a property of the slot. The allowed staleness is a property of the pull, which names the step that it
- * needs (consistency_needs): so tables of ASP and of SSP with any bounds lie in the same slots. */
+ * needs (consistency_needs): so tables of ASP and of SSP with any bounds share the same slots. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,18 +19,19 @@
 
 typedef enum consistency_kind { CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP } consistency_kind;
 
-enum { CONSISTENCY_BOUND_MAX = 1 << 20, CONSISTENCY_TEXT = 16 }; /* of SSP; bytes of a text, its end included */
+/* largest bound of SSP; size of a text, its terminating NUL included */
+enum { CONSISTENCY_BOUND_MAX = 1 << 20, CONSISTENCY_TEXT = 16 };
 
 typedef struct consistency {
     consistency_kind kind;
-    uint32_t bound; /* of SSP, in steps */
+    uint32_t bound; /* staleness bound of SSP, in steps */
 } consistency;
 
 /* Parses "bsp", "asp" or "ssp:BOUND". False: the text is none of these. */
 bool consistency_parse(const char *text, consistency *out);
 void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]);
 
-/* The step that all ranks must have ended before a pull of a rank that has ended `step` is answered; 0: none. Not of
+/* The step that all ranks must have ended before a pull of a rank that has ended `step` is answered; 0: none. Not for
  * BSP. */
 static inline uint64_t consistency_needs(consistency consistency, uint64_t step) {
     return consistency.kind == CONSISTENCY_SSP && step > consistency.bound ? step - consistency.bound : 0;
@@ -44,28 +45,28 @@ static inline uint64_t seq_of(uint64_t step, uint32_t part) { return step << SEQ
 static inline uint64_t seq_tick(uint64_t step) { return seq_of(step, SEQ_TICK); }
 static inline uint64_t seq_step(uint64_t name) { return name >> SEQ_PART_BITS; }
 
-/* The last ended step, from the last seq. */
+/* The last ended step, given the last seq. */
 static inline uint64_t seq_ended(uint64_t name) {
     return (name & SEQ_TICK) == SEQ_TICK ? seq_step(name) : seq_step(name) == 0 ? 0 : seq_step(name) - 1;
 }
 
-typedef struct consistency_state { /* of a slot, as applied */
-    const uint64_t *names;         /* by rank; not for BSP */
+typedef struct consistency_state { /* applied state of a slot */
+    const uint64_t *names;         /* vector clock, by rank; not for BSP */
     size_t rank_count;
     uint64_t lsn, version;
-    bool counted; /* `slowest` is known: it is counted once for many pulls, when one of them needs it */
+    bool counted; /* `slowest` is computed: once for many pulls, when the first of them needs it */
     uint64_t slowest;
 } consistency_state;
 
 typedef struct consistency_pull {
     uint32_t rank;
-    uint64_t step;      /* that all ranks must have ended; of BSP: the version */
-    uint64_t name, lsn; /* that the requester knows */
+    uint64_t step;      /* step that all ranks must have ended; in BSP the version */
+    uint64_t name, lsn; /* last acknowledged seq and lsn that the requester knows */
 } consistency_pull;
 
 typedef enum consistency_verdict {
     CONSISTENCY_NOW,
-    CONSISTENCY_KEPT, /* now, from the version that is kept */
+    CONSISTENCY_KEPT, /* answered now, from the kept previous version */
     CONSISTENCY_WAIT,
     CONSISTENCY_NEVER /* that version is gone */
 } consistency_verdict;

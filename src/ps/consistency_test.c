@@ -18,13 +18,14 @@ static void names_grow_and_end_steps(void **state) {
 }
 
 static consistency_verdict judge(consistency_kind kind, uint32_t bound, consistency_pull pull) {
-    const uint64_t names[] = {seq_tick(5), seq_of(4, 1), seq_tick(9)}; /* ended 5, 3, 9 */
+    const uint64_t names[] = {seq_tick(5), seq_of(4, 1), seq_tick(9)}; /* the ranks have ended steps 5, 3, 9 */
     consistency_state state = {.names = names, .rank_count = 3, .lsn = 20, .version = 6};
     bool rounds = kind == CONSISTENCY_BSP;
     if (!rounds) pull.step = consistency_needs((consistency){kind, bound}, pull.step);
     consistency_verdict verdict = consistency_judge(rounds, &state, &pull);
     assert_true(!state.counted || state.slowest == 3);
-    assert_int_equal(consistency_judge(rounds, &state, &pull), verdict); /* counted once */
+    /* the second call uses the computed `slowest` */
+    assert_int_equal(consistency_judge(rounds, &state, &pull), verdict);
     return verdict;
 }
 
@@ -45,7 +46,7 @@ static void texts(void **state) {
     }
 }
 
-/* Pulls of one state, each with a bound of its own. */
+/* Pulls of the same state, each with its own bound. */
 static void a_pull_says_what_it_needs(void **state) {
     assert_int_equal(consistency_needs((consistency){CONSISTENCY_ASP, 0}, 9), 0);
     assert_int_equal(consistency_needs((consistency){CONSISTENCY_SSP, 4}, 9), 5);

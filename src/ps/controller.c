@@ -15,12 +15,12 @@
 typedef struct known {
     uint32_t id;
     uint64_t incarnation;
-    bool spoke; /* it was heard itself, and not only read of */
+    bool spoke; /* a message of this process arrived; otherwise it is only known from a cluster map */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } known;
 
 typedef struct process_group { /* all servers, or all workers */
-    uint64_t watch;            /* added to their ids, for the detector */
+    uint64_t watch;            /* offset of their ids in the detector */
     size_t most;
     known *list; /* sorted by id, owned */
     size_t count;
@@ -31,27 +31,27 @@ struct controller {
     batcher *batcher;
     detector *detector;
     process_group servers, workers;
-    hash_ring *ring; /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
-    uint64_t *alive; /* those, sorted, owned */
+    hash_ring *ring; /* ring of the servers in `alive`, owned; NULL: must be rebuilt */
+    uint64_t *alive; /* ids of the servers that were alive and not draining when the ring was built, sorted, owned */
     size_t alive_count;
     map_planner_gate *gates; /* by slot, owned; NULL before the first cluster map */
     const slot_placement_pin *pins;
     size_t pin_count;
     const uint32_t *leaving;
     size_t leaving_count;
-    uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
+    uint64_t *drops; /* by rank, owned: the number of an unanswered order to drop the rank; 0: none */
     load_tracker tracker;
     checkpointer checkpointer;
-    bool resumes;        /* everything was stopped on purpose, and no server of then is heard again */
-    bool restoring;      /* the end of this generation was requested: */
-    uint64_t generation; /* the one that was known then */
+    bool resumes;   /* the deployment was stopped on purpose, and no server of that time has sent a message since */
+    bool restoring; /* the end of this generation was requested */
+    uint64_t generation; /* generation of the known cluster map */
     cluster_map proposed;
-    bool asking, looked; /* an answer is owed; the metadata store was asked once */
+    bool asking, looked; /* asking: an answer of the metadata store is pending; looked: the cluster map was read once */
     uint64_t expected;
     int64_t now_us, next_tick_us, next_poll_us;
 };
 
-/* ---- Who is here. */
+/* ---- Known processes. */
 
 static size_t seek(const process_group *group, uint32_t id) {
     return binary_search_first(&id, group->list, group->count, sizeof *group->list, binary_search_u32);
@@ -61,7 +61,7 @@ static known *find(const process_group *group, uint32_t id) { /* NULL: not known
     return binary_search_find(&id, group->list, group->count, sizeof *group->list, binary_search_u32);
 }
 
-/* Somebody waits for what comes next. */
+/* Makes the next tick due now. */
 static void hasten(controller *controller) { controller->next_tick_us = controller->now_us; }
 
 static void heard(controller *controller, process_group *group, uint32_t id, uint64_t incarnation,
@@ -82,9 +82,9 @@ static void heard(controller *controller, process_group *group, uint32_t id, uin
                     &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = known->incarnation});
         return;
     }
-    if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
+    if (incarnation == known->incarnation) /* the same process was only slow */
         detector_forgive(controller->detector, group->watch + id, controller->now_us);
-    if (incarnation > known->incarnation) hasten(controller); /* it waits for what follows from that */
+    if (incarnation > known->incarnation) hasten(controller); /* the new process waits for a role */
     known->spoke = known->spoke && incarnation == known->incarnation;
     known->incarnation = incarnation;
     strcpy(known->address, address);
@@ -96,7 +96,7 @@ static void spoke(process_group *group, uint32_t id, uint64_t incarnation) {
     if (known != NULL && known->incarnation == incarnation) known->spoke = true;
 }
 
-/* A process known only from the cluster map begins as if it had just been heard. */
+/* A process known only from the cluster map is treated as if a message of it had just arrived. */
 static void read_of(controller *controller, process_group *group, uint32_t id, uint64_t incarnation,
                     const char *address) {
     const known *known = find(group, id);
@@ -107,7 +107,7 @@ static bool is_alive(const controller *controller, const process_group *group, c
     return !detector_suspects(controller->detector, group->watch + known->id);
 }
 
-/* The ring is made anew only when a server came or went. */
+/* Rebuilds the ring when the set of live servers changed. */
 static void update_ring(controller *controller, const cluster_map_process *servers) {
     size_t known = controller->servers.count, count = 0;
     uint64_t *alive = xcalloc(known + 1, sizeof *alive);
@@ -132,7 +132,7 @@ static bool leaves(const controller *controller, uint32_t id) {
                               binary_search_u32) != NULL;
 }
 
-/* `spoke`: alive are those only who were heard themselves. */
+/* `spoke`: only processes whose own messages have arrived count as alive. */
 static void list_processes(const controller *controller, const process_group *group, bool spoke,
                            cluster_map_process *out) {
     for (size_t i = 0; i < group->count; i++) {
@@ -159,14 +159,14 @@ static map_planner_facts facts_of(controller *controller, cluster_map_process *s
                                .pin_count = controller->pin_count};
 }
 
-/* The caller's to free. */
+/* The caller frees the list. */
 static cluster_map_process *list_workers(const controller *controller) {
     cluster_map_process *workers = xcalloc(controller->workers.count + 1, sizeof *workers);
     list_processes(controller, &controller->workers, false, workers);
     return workers;
 }
 
-/* Assignment of ranks in the cluster map that is to be decided. */
+/* Assigns ranks in the cluster map that is about to be proposed. */
 static bool assign_ranks(controller *controller, cluster_map *map) {
     cluster_map_process *workers = list_workers(controller);
     size_t count = controller->workers.count;
@@ -176,7 +176,7 @@ static bool assign_ranks(controller *controller, cluster_map *map) {
     return changed;
 }
 
-/* `news`: only if that makes a difference now. */
+/* `news`: order only if a phase of the checkpointer can end now. */
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
     cluster_map_process *workers = controller->options.pause_us == 0 ? NULL : list_workers(controller);
@@ -186,9 +186,9 @@ static void order_marks(controller *controller, bool news) {
     free(workers);
 }
 
-/* ---- What is decided. */
+/* ---- Decided cluster maps. */
 
-/* Processes that begin a role by this cluster map receive it now, not with the next heartbeat. */
+/* Notifies the processes that begin a role in this cluster map now, not with the next heartbeat. */
 static void tell_those_it_begins_with(controller *controller, const cluster_map *map, bool anew) {
     for (uint32_t i = 0; anew && i < map->server_count; i++)
         batcher_add(controller->batcher, map->servers[i].address, NULL);
@@ -252,7 +252,7 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
     if (answer->status == MR_STALE) {
         adopt(controller, answer);
     } else if (answer->status != MR_OK) {
-        controller->looked = false; /* perhaps it was decided */
+        controller->looked = false; /* the proposal may have been decided: read again */
     } else {
         size_t size;
         uint8_t *bytes = cluster_map_write(&controller->proposed, 0, &size);
@@ -275,15 +275,15 @@ static void propose(controller *controller) {
     free(bytes);
 }
 
-/* ---- Deciding. */
+/* ---- Proposals. */
 
-/* A rank may have pushed in the generation of this cluster map, or does not know the loss of an earlier one. */
+/* A rank may have pushed in the generation of this cluster map, or no rank has learned of an earlier loss. */
 static bool loses(const controller *controller, const cluster_map *before) {
     return !controller->resumes && (before->first_term != 0 || before->lost);
 }
 
-/* The first cluster map of a generation. A controller that has just begun gives all known servers time to be heard; but
- * a slot may not begin on an absent server: one that never comes back would have the slot for ever. */
+/* Proposes the first cluster map of a generation. Only servers whose own messages have arrived count as alive: a slot
+ * assigned to an absent server would wait for it for ever. */
 static void begin(controller *controller) {
     cluster_map_process servers[CLUSTER_MAP_SERVERS_MAX];
     map_planner_facts facts = facts_of(controller, servers, true);
@@ -321,7 +321,7 @@ static void order(controller *controller, const map_planner_join *join) {
                                 .prev = join->incarnation});
 }
 
-/* Ranks that are given up, until the round state has heard of it. */
+/* Repeats the orders to drop ranks until the round state has answered. */
 static void order_drops(controller *controller, const cluster_map *map) {
     uint32_t round_state = cluster_map_round_state(map);
     MR_ASSERT(round_state == NO_ROUND_STATE || round_state < map->slot_count);
@@ -338,7 +338,7 @@ static void order_drops(controller *controller, const cluster_map *map) {
                                         .name = controller->drops[i]});
 }
 
-/* All is where it should be: should it? */
+/* Lets the load tracker propose moves once every slot is where it should be. */
 static bool balance(controller *controller, const cluster_map *map, map_planner_facts *facts, map_planner_join *joins,
                     size_t *count) {
     map_planner_wish wishes[LOAD_TRACKER_WISHES_MAX];
@@ -373,7 +373,7 @@ static void go_on(controller *controller, const cluster_map *map) {
     free(joins);
 }
 
-/* ---- Hearing. */
+/* ---- Messages. */
 
 static void on_head(void *context, const slot_message_head *from) {
     controller *controller = context;
@@ -400,8 +400,9 @@ static void take_gate(controller *controller, const slot_message_head *from, con
                                                           .ready = message->status == SLOT_MESSAGE_OK};
 }
 
-/* If the checkpoint from which this generation begins is not there any more, some copies wait for it in vain: it begins
- * anew (policy `restores`). The process of the checkpoint store logs the damage (checkpoint_store_check). */
+/* If the checkpoint from which this generation begins is damaged, some replicas wait for it in vain; with the
+ * policy `restores` another generation begins. The process of the checkpoint store logs the damage
+ * (checkpoint_store_check). */
 static void take_damage(controller *controller, const slot_message *message) {
     bool gone = message->status == SLOT_MESSAGE_OK && message->name < batcher_map(controller->batcher)->origin;
     if (gone && controller->options.restores) controller->restoring = true;
@@ -426,7 +427,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
         if (controller->drops[message->rank] == message->name) controller->drops[message->rank] = 0;
 }
 
-/* ---- Life. */
+/* ---- Creation and death. */
 
 controller *controller_create(const controller_options *options, int64_t now_us) {
     MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
@@ -500,8 +501,8 @@ void controller_take(controller *controller, span bytes, int64_t now_us) {
 
 int64_t controller_next_us(const controller *controller) { return controller->next_tick_us; }
 
-/* The metadata store has lost its decisions, and begun another generation (cluster/metadata_store.h). Cluster maps
- * after the one that is known here cannot be determined: only the last checkpoint is certain. */
+/* The metadata store has lost its decisions and begun another generation of versions (cluster/metadata_store.h).
+ * Cluster maps after the known one cannot be determined: only the last checkpoint is certain. */
 static bool is_forgotten(const controller *controller, const cluster_map *map) {
     return controller->options.checkpoints != NULL && controller->options.restores &&
            controller->expected > map->number && metadata_store_count(controller->expected) == 0;
@@ -513,7 +514,7 @@ void controller_tick(controller *controller, int64_t now_us) {
     (void)detector_tick(controller->detector, now_us);
     load_tracker_tick(&controller->tracker, now_us);
     const cluster_map *map = batcher_map(controller->batcher);
-    /* it does not know yet what it has forgotten */
+    /* the metadata store does not know yet that it lost its disk */
     bool behind = controller->checkpointer.known > controller->expected;
     if (!controller->asking && (!controller->looked || behind || now_us >= controller->next_poll_us))
         look(controller);
@@ -554,7 +555,7 @@ void controller_retire(controller *controller, const uint32_t *servers, size_t c
 
 const cluster_map *controller_map(const controller *controller) { return batcher_map(controller->batcher); }
 
-/* Above all orders of that term, below all of the next one. */
+/* The order's number is above all orders of that term and below all of the next one. */
 void controller_drop(controller *controller, uint32_t rank, uint64_t term) {
     MR_ASSERT(rank < controller->options.rank_count && term != 0);
     if (controller->drops == NULL)

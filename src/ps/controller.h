@@ -1,8 +1,8 @@
 /* controller.h — controller of the parameter server: watches servers and workers, proposes cluster maps.
  *
- * The controller keeps no durable state: cluster maps lie in the metadata store, tails report gates repeatedly,
- * heartbeats report live processes. So the controller may die and start at any time, and two of them do no harm: each
- * cluster map is decided once.
+ * The controller keeps no durable state: cluster maps are in the metadata store, tails report gates repeatedly,
+ * heartbeats show which processes are alive. So the controller may die and restart at any time, and two of them do no
+ * harm: each cluster map is decided once.
  *
  *   every CONTROLLER_TICK_US   known facts ── map_planner_next, rank_assignment_next
  *                                            ├────► a cluster map to decide: one compare-and-swap
@@ -10,15 +10,15 @@
  *                                            └────► nothing to join either: the balance of load (load_tracker.h)
  *
  * A server or worker with a newer incarnation is another process: the one before is dead. A process with an older
- * incarnation is told so, and its messages are ignored; such a process may have begun just when the metadata store had
- * lost its disk, and then takes another incarnation (cluster/incarnation.h). A process that is silent for too long is
- * suspected (cluster/detector.h); after a wrong suspicion the process gets more time.
+ * incarnation receives REPLACED, and its messages are ignored; if it enrolled after the metadata store had lost its
+ * disk, it acquires another incarnation (cluster/incarnation.h). A process that is silent for too long is suspected
+ * (cluster/detector.h); after a wrong suspicion the process gets more time.
  *
- * With a checkpoint store (checkpoint_store.h) there are checkpoints. Every generation, the first one too, begins from
- * the newest complete checkpoint:
+ * With a checkpoint store (checkpoint_store.h) every generation, the first one included, begins from the newest
+ * complete checkpoint:
  *
  *   no cluster map, a loss, a metadata store
- *   that has forgotten, or controller_restore ── the checkpoint store is sealed (checkpointer.h) ──► the first cluster
+ *   that lost its disk, or controller_restore ── the checkpoint store is sealed (checkpointer.h) ──► the first cluster
  *                                                                                                  map of a generation
  *
  * Invariants (controller_check)
@@ -42,23 +42,23 @@
 
 typedef struct controller_options {
     const char *address;     /* copied */
-    const char *checkpoints; /* borrowed; NULL: there are no checkpoints */
-    /* Outside BSP: longest time that ranks stand still while all slots are cut at the same step of each rank
-     * (checkpointer.h); 0: ranks do not stand still, and slots are cut at different steps. The checkpoint store needs
-     * the same setting (`exact`). */
+    const char *checkpoints; /* address of the checkpoint store, borrowed; NULL: no checkpoints */
+    /* Outside BSP: longest pause of the ranks, in which all slots are cut at the same step of each rank
+     * (checkpointer.h); 0: no pauses, and slots are cut at different steps. The checkpoint store needs the same
+     * setting (`exact`). */
     int64_t pause_us;
-    bool restores; /* after a loss everything begins anew from the last checkpoint; else it is reported and waits */
+    bool restores; /* a loss begins a new generation from the last checkpoint; otherwise it is only reported */
     metadata_store store;
     rng *rng;
-    /* Of the table, for its first cluster map. */
+    /* Consistency in the first cluster map. */
     consistency consistency;
-    bool mixed; /* the slots are 2n + 1: see cluster_map.h */
+    bool mixed; /* the slots are 2n + 1 (cluster_map.h) */
     uint8_t copies;
     cluster_map_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* first_servers: number of servers to wait for */
-    /* a worker holds the rank of its number only: rank_assignment_own */
+    /* A worker holds only the rank of its own number (rank_assignment_own). */
     bool own_ranks;
-    /* The number of the cluster map with which the deployment was stopped on purpose: the absence of that map is not
+    /* The number of the cluster map with which the deployment was stopped on purpose: a restart from it is not
      * reported as a loss. 0: none. */
     uint64_t stopped;
     void (*send)(void *context, const char *address, span bytes);
@@ -66,43 +66,45 @@ typedef struct controller_options {
     void (*on_decided)(void *context, const cluster_map *map); /* may be NULL */
     void (*on_checkpoint)(void *context, uint64_t checkpoint); /* a requested checkpoint is complete; may be NULL */
     void *context;
-    /* Interval at which slots move to servers with less load, and hot ones get copies for reading (load_tracker.h). The
-     * interval should be long enough for a significant measurement. */
+    /* Interval at which slots move to servers with less load, and hot slots get replicas for reading
+     * (load_tracker.h). The interval should be long enough for a significant measurement. */
     load_tracker_terms balance;
 } controller_options;
 
 typedef struct controller controller;
 
 controller *controller_create(const controller_options *options, int64_t now_us);
-void controller_destroy(controller *controller); /* no answer of the metadata store is pending */
+/* the caller ensures that no answer of the metadata store is pending */
+void controller_destroy(controller *controller);
 
 void controller_take(controller *controller, span bytes, int64_t now_us);
 int64_t controller_next_us(const controller *controller);
 void controller_tick(controller *controller, int64_t now_us);
 
-/* The link to this address broke. The process there may be dead: no plan relies on that process before it is heard
- * again, and it is suspected sooner. */
+/* Reports that the link to this address broke. The process there may be dead: no plan relies on that process until a
+ * message of it arrives, and it is suspected sooner. */
 void controller_broken(controller *controller, const char *address, int64_t now_us);
 
-void controller_pin(controller *controller, const slot_placement_pin *pins, size_t count); /* borrowed for its life */
-/* These servers drain: their slots move to others, and the servers may end when the cluster map has them in no chain.
+/* borrowed for the controller's life */
+void controller_pin(controller *controller, const slot_placement_pin *pins, size_t count);
+/* Drains these servers: their slots move to others, and a server may end when the cluster map has it in no chain.
  * Sorted, borrowed for the controller's life. */
 void controller_retire(controller *controller, const uint32_t *servers, size_t count);
 const cluster_map *controller_map(const controller *controller);
 
-/* Gives up a rank of a BSP table in this term: the order is repeated to the round state until it answers
- * (round_state.h). A later term of the rank may join again. */
+/* Drops a rank of a BSP table in this term: the order is repeated to the round state until it answers (round_state.h).
+ * A later term of the rank may join again. */
 void controller_drop(controller *controller, uint32_t rank, uint64_t term);
 /* Requests a checkpoint that is completed later than now; several simultaneous requests make one checkpoint. */
 void controller_checkpoint(controller *controller);
 bool controller_marks(const controller *controller); /* a requested checkpoint is not complete yet */
-/* checkpointer_bound; true if there is no checkpoint store */
+/* As checkpointer_bound; also true without a checkpoint store. */
 bool controller_bound(const controller *controller, uint64_t *number);
 
-/* Everything begins anew from the last checkpoint, with the connected servers and the terms of the options. */
+/* Begins another generation from the last checkpoint, with the connected servers and the settings of the options. */
 void controller_restore(controller *controller);
 
-/* every copy of the slot is known to be lost; there is a cluster map */
+/* Whether every replica of the slot is known to be lost. A cluster map exists. */
 bool controller_lost(controller *controller, uint32_t slot);
 
 void controller_check(const controller *controller); /* asserts the invariants above (base/invariants.h) */

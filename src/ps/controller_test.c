@@ -1,4 +1,4 @@
-/* controller_test.c — one controller, a metadata store of one value, servers made by hand. */
+/* controller_test.c — one controller, a metadata store with one value, servers simulated by hand. */
 #include "ps/controller.h"
 
 #include <setjmp.h>
@@ -14,15 +14,15 @@
 typedef struct world {
     controller *controller;
     rng rng;
-    buffer value;            /* at the metadata store */
-    uint64_t version, known; /* known: the newest that was said to be */
+    buffer value;            /* value at the metadata store */
+    uint64_t version, known; /* known: the number that the controller sent with its last read */
     int swaps;
     bool away;
     int64_t now_us;
     message_recorder recorder;
     const char *checkpoints;
-    uint64_t checkpoint; /* that it told of */
-    uint64_t stopped;    /* the cluster map with which everything was stopped on purpose */
+    uint64_t checkpoint; /* last checkpoint that the controller reported as complete */
+    uint64_t stopped;    /* number of the cluster map with which the deployment was stopped on purpose */
 } world;
 
 static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
@@ -67,7 +67,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const slot_me
     message_recorder_free(&batch);
 }
 
-/* Time goes on; those servers say that they live. */
+/* Advances the time; the first `servers` servers send heartbeats. */
 static void pass(world *world, int ticks, uint32_t servers) {
     for (int i = 0; i < ticks; i++) {
         world->now_us += CONTROLLER_TICK_US;
@@ -100,7 +100,7 @@ static void create(world *world, consistency_kind kind) {
 static void start(world *world, consistency_kind kind) {
     *world = (struct world){0};
     create(world, kind);
-    pass(world, 3, 1); /* one is not enough */
+    pass(world, 3, 1); /* one server is too few */
     assert_int_equal(controller_map(world->controller)->number, 0);
     pass(world, 2, 2);
     assert_true(controller_map(world->controller)->number == 1 && world->swaps == 1);
@@ -120,10 +120,10 @@ static void a_silent_replica_is_removed_unless_it_is_the_last(void **state) {
     assert_true(map->number == 2 && map->slots[0].count == 1 && map->slots[0].chain[0].server == 0);
     pass(&world, 20, 0);
     assert_int_equal(controller_map(world.controller)->number, 2);
-    pass(&world, 2, 2); /* both are back: the other is to be filled */
+    pass(&world, 2, 2); /* both servers are alive: the other is to join */
     assert_true(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_JOIN) != 0 &&
                 message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_JOIN) == 0);
-    /* of an epoch that is over */
+    /* a report of an old epoch */
     hear(&world, 0, 10, &(slot_message){.kind = SLOT_MESSAGE_GATE, .epoch = 1, .name = 1, .prev = 11});
     pass(&world, 1, 2);
     assert_int_equal(controller_map(world.controller)->slots[0].count, 1);
@@ -168,7 +168,7 @@ static void a_rank_is_given_up_until_the_round_state_answers(void **state) {
     assert_true(order->entry == REPLICA_LOG_DROP && order->slot == 1 && order->rank == 1 && order->name >> 16 == 7);
     uint64_t name = order->name;
     hear(&world, head, 10 + head,
-         /* an earlier one */
+         /* the answer to an earlier order */
          &(slot_message){.kind = SLOT_MESSAGE_ORDERED, .entry = REPLICA_LOG_DROP, .rank = 1, .name = name - 1});
     pass(&world, 1, 2);
     assert_int_equal(message_recorder_count(&world.recorder, address, SLOT_MESSAGE_ORDER), 3);
@@ -190,11 +190,11 @@ static void ranks_are_played_by_workers_that_are_here(void **state) {
     for (int i = 0; i < 2; i++) hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
     pass(&world, 1, 2);
     assert_true(holder(&world, 0)->worker == 5 && holder(&world, 1)->worker == 5 && holder(&world, 1)->since == 2);
-    hear(&world, SLOT_MESSAGE_WORKER | 1, 51, NULL); /* one more: it gets the rank of its number */
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 51, NULL); /* another worker gets the rank of its number */
     pass(&world, 1, 2);
     assert_true(holder(&world, 0)->worker == 5 && holder(&world, 1)->worker == 1 && holder(&world, 1)->since == 3);
     assert_true(holder(&world, 0)->since == 2);
-    for (int i = 0; i < 9; i++) { /* it is silent */
+    for (int i = 0; i < 9; i++) { /* worker 1 is silent */
         hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
         pass(&world, 1, 2);
     }
@@ -202,7 +202,7 @@ static void ranks_are_played_by_workers_that_are_here(void **state) {
     hear(&world, SLOT_MESSAGE_WORKER | 5, 60, NULL); /* another process */
     pass(&world, 1, 2);
     assert_true(holder(&world, 0)->incarnation == 60 && holder(&world, 1)->incarnation == 60);
-    pass(&world, 12, 2); /* nobody is here: nothing changes */
+    pass(&world, 12, 2); /* no worker is alive: nothing changes */
     assert_true(controller_map(world.controller)->number == 5 && world.swaps == 5);
     stop(&world);
 }
@@ -211,7 +211,7 @@ static void a_suspected_process_is_declared_dead_sooner(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     controller_broken(world.controller, "s1", world.now_us);
-    pass(&world, 1, 2); /* it was heard again */
+    pass(&world, 1, 2); /* a message of the server arrived again */
     controller_broken(world.controller, "nobody", world.now_us);
     pass(&world, 5, 1);
     assert_int_equal(controller_map(world.controller)->number, 1);
@@ -241,7 +241,7 @@ static void a_lost_slot_restarts_from_the_last_checkpoint(void **state) {
                 world.checkpoint == 0);
     hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = 7});
     assert_int_equal(world.checkpoint, 7);
-    hear(&world, 0, 20, NULL); /* both are other processes now: everything is lost */
+    hear(&world, 0, 20, NULL); /* both servers are new processes: everything is lost */
     hear(&world, 1, 21, NULL);
     world.recorder.count = 0;
     pass(&world, 1, 0);
@@ -251,7 +251,7 @@ static void a_lost_slot_restarts_from_the_last_checkpoint(void **state) {
     map = controller_map(world.controller);
     assert_true(map->number == 2 && map->origin == 7 && map->birth == 2 && map->generation != generation);
     assert_int_equal(map->slots[0].chain[0].incarnation, 20 + map->slots[0].chain[0].server);
-    controller_restore(world.controller); /* somebody wants it, though nothing is lost */
+    controller_restore(world.controller); /* a restore is requested although nothing is lost */
     pass(&world, 1, 0);
     hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 2, .lsn = 7});
     pass(&world, 2, 0);
@@ -259,7 +259,7 @@ static void a_lost_slot_restarts_from_the_last_checkpoint(void **state) {
     stop(&world);
 }
 
-/* A metadata store that has lost its disk begins another generation of versions, in which there is no cluster map. */
+/* A metadata store that lost its disk begins another generation of versions, without a cluster map. */
 static void lost_metadata_begins_a_new_generation(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
@@ -282,7 +282,7 @@ static void lost_metadata_begins_a_new_generation(void **state) {
     stop(&world);
 }
 
-/* So has everybody else, and its generation is below the last one; the checkpoint store remembers. */
+/* The metadata store begins below the last generation; only the checkpoint store knows the higher number. */
 static void a_generation_known_only_from_checkpoints_is_stored(void **state) {
     world world = {.checkpoints = "depot", .version = metadata_store_version(2, 0)};
     create(&world, CONSISTENCY_ASP);
@@ -291,9 +291,9 @@ static void a_generation_known_only_from_checkpoints_is_stored(void **state) {
          &(slot_message){
              .kind = SLOT_MESSAGE_SEALED, .name = world.version, .lsn = 6, .commit = metadata_store_version(4, 9)});
     pass(&world, 2, 2);
-    assert_int_equal(controller_map(world.controller)->number, 0); /* nothing begins below that */
+    assert_int_equal(controller_map(world.controller)->number, 0); /* nothing begins below that number */
     assert_int_equal(world.known, metadata_store_version(4, 9));
-    world.version = metadata_store_version(5, 0); /* it has heeded that */
+    world.version = metadata_store_version(5, 0); /* the metadata store begins above the number it was given */
     world.recorder.count = 0;
     pass(&world, 2, 2);
     assert_true(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, world.version) !=
@@ -305,7 +305,7 @@ static void a_generation_known_only_from_checkpoints_is_stored(void **state) {
     stop(&world);
 }
 
-/* Both servers are processes with these incarnations; the cluster map that a new generation begins with, or none. */
+/* Both servers become processes with these incarnations. Returns the first cluster map of a new generation, or NULL. */
 static const cluster_map *serve(world *world, uint64_t incarnation) {
     uint64_t generation = controller_map(world->controller)->generation;
     for (int i = 0; i < 20; i++) {
@@ -319,8 +319,8 @@ static const cluster_map *serve(world *world, uint64_t incarnation) {
     return map->generation == generation ? NULL : map;
 }
 
-/* A generation that begins with a loss has `lost` in its cluster maps; so has the next one if no worker has played a
- * rank in between. Where no worker had played a rank before, nothing was lost. */
+/* A generation that begins with a loss has `lost` in its cluster maps, and so has the next one if no worker has held a
+ * rank in between. If no worker had held a rank before, nothing was lost. */
 static void a_loss_stays_in_the_map_until_a_rank_is_taken(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
@@ -335,7 +335,7 @@ static void a_loss_stays_in_the_map_until_a_rank_is_taken(void **state) {
     pass(&world, 10, 0); /* the worker is gone */
     map = serve(&world, 30);
     assert_true(map != NULL && map->lost && map->first_term == 0 && map->origin == 3);
-    map = serve(&world, 40); /* again, before anybody has come */
+    map = serve(&world, 40); /* a second loss, before any worker has come */
     assert_true(map != NULL && map->lost && map->first_term == 0);
     hear(&world, SLOT_MESSAGE_WORKER | 0, 6, NULL);
     assert_null(serve(&world, 40));
@@ -349,7 +349,7 @@ static void start_again(world *world, uint64_t stopped) {
     buffer before = world->value;
     world->stopped = stopped;
     create(world, CONSISTENCY_ASP);
-    rng_init(&world->rng, 2); /* it draws another generation */
+    rng_init(&world->rng, 2); /* the restarted controller draws another generation */
     world->value = before;
 }
 
@@ -361,8 +361,8 @@ static void an_intended_stop_is_no_loss(void **state) {
         hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
         assert_null(serve(&world, 10));
         start_again(&world, way == 0 ? 0 : world.version);
-        if (way == 2) (void)serve(&world, 10);          /* only the scheduler was stopped: its servers are heard */
-        hear(&world, SLOT_MESSAGE_WORKER | 1, 6, NULL); /* who comes before servers do changes nothing */
+        if (way == 2) (void)serve(&world, 10); /* only the scheduler was stopped: its servers still send heartbeats */
+        hear(&world, SLOT_MESSAGE_WORKER | 1, 6, NULL); /* a worker that comes before the servers changes nothing */
         pass(&world, 3, 0);
         const cluster_map *map = serve(&world, 20);
         assert_non_null(map);
@@ -371,7 +371,7 @@ static void an_intended_stop_is_no_loss(void **state) {
     }
 }
 
-/* A worker whose link broke cannot learn of a loss: it is not the generation's first player. */
+/* A worker whose link broke cannot learn of a loss: it does not hold the generation's first rank. */
 static void a_process_that_has_just_left_gets_no_rank(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
@@ -382,7 +382,7 @@ static void a_process_that_has_just_left_gets_no_rank(void **state) {
     controller_broken(world.controller, "w1", world.now_us);
     const cluster_map *map = serve(&world, 20);
     assert_true(map != NULL && map->lost && map->first_term == 0);
-    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL); /* it lives after all */
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL); /* the worker is alive after all */
     assert_null(serve(&world, 20));
     assert_true(controller_map(world.controller)->ranks[1].since != 0);
     stop(&world);
@@ -402,7 +402,7 @@ static void a_process_of_before_is_told_so(void **state) {
     stop(&world);
 }
 
-/* The checkpoint store had to go back to an older checkpoint than this generation begins from. */
+/* The checkpoint store fell back to a checkpoint older than the one from which this generation begins. */
 static void a_damaged_beginning_is_gone_back_behind(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);

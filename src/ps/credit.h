@@ -3,14 +3,14 @@
  *   rank ── unacknowledged slot messages ──► head     for each rank, in all slots together: rank_bytes
  *   member ── unapplied entries ──► successor         in all slots with a predecessor:      link_bytes
  *
- * A grant is a number of bytes that may be under way. Every answer repeats the grant, and a grant is never spent: a
- * sender knows its bytes under way from its own unacknowledged messages, and a receiver counts the bytes in its logs
- * and open rounds. So a message that is lost, late or doubled changes only the pace, and a process that dies, a cluster
- * map and another generation leave no credit to be given back.
+ * A grant is a number of bytes that may be in flight. Every answer repeats the grant, and a grant is never used up: a
+ * sender knows its bytes in flight from its own unacknowledged messages, and a receiver counts the bytes in its logs
+ * and open rounds. So a lost, late or duplicated message changes only the speed, and after a crash, a new cluster map
+ * or another generation there is no credit to return.
  *
- * A message beyond its limit is refused, whatever the sender believes, and is sent again. But there is always room for
- * one: for the message of a rank that has nothing here, for the next entry of a slot that has everything applied. So
- * nothing that may go on waits for credit.
+ * A message beyond the limit is refused by the receiver, and is sent again. But one message always has room: that of a
+ * rank without held bytes here, and the next entry of a slot whose entries are all applied. So credit never blocks
+ * progress.
  *
  * Invariant   held[rank] and linked are exactly the bytes in the logs and rounds that use this credit. */
 #pragma once
@@ -33,9 +33,9 @@ void credit_fini(credit *credit);
 void credit_take(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 void credit_return(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 
-bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* a message of this rank */
-bool credit_follows(const credit *credit, size_t bytes);               /* an entry from the predecessor */
+bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* room for a message of this rank */
+bool credit_follows(const credit *credit, size_t bytes);               /* room for an entry from the predecessor */
 
-/* The grants in answers: the bytes that a rank may have under way; the bytes that may still come down a chain. */
+/* Grants in answers: bytes that a rank may have in flight; bytes that a predecessor may still send along a chain. */
 uint64_t credit_grant(const credit *credit);
 uint64_t credit_room(const credit *credit);

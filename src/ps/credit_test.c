@@ -13,11 +13,11 @@
 static void a_rank_has_its_share_or_one_part(void **state) {
     credit credit;
     credit_init(&credit, 2, 100, 0);
-    assert_true(credit_admits(&credit, 0, 500)); /* it has nothing here */
+    assert_true(credit_admits(&credit, 0, 500)); /* a rank without held bytes may send one message of any size */
     credit_take(&credit, CREDIT_RANK, 0, 60);
     assert_true(credit_admits(&credit, 0, 40) && !credit_admits(&credit, 0, 41) && credit_admits(&credit, 1, 41));
     credit_take(&credit, CREDIT_RANK, 0, 60);
-    assert_true(credit_admits(&credit, 0, 0)); /* what has no bytes needs no room */
+    assert_true(credit_admits(&credit, 0, 0)); /* a message without bytes needs no credit */
     credit_return(&credit, CREDIT_RANK, 0, 120);
     assert_true(credit.held[0] == 0 && credit_grant(&credit) == 100 && credit_room(&credit) == UINT64_MAX);
     credit_fini(&credit);
@@ -29,10 +29,10 @@ static void links_share_one_room(void **state) {
     assert_int_equal(credit_room(&credit), 50);
     credit_take(&credit, CREDIT_LINK, 0, 45);
     assert_true(credit_follows(&credit, 5) && !credit_follows(&credit, 6) && credit_room(&credit) == 5);
-    credit_take(&credit, CREDIT_LINK, 0, 45); /* the one entry of a slot that had nothing */
+    credit_take(&credit, CREDIT_LINK, 0, 45); /* the only entry of a slot whose entries are all applied */
     assert_true(credit_room(&credit) == 0 && credit_follows(&credit, 0) && credit_grant(&credit) == UINT64_MAX);
     credit_fini(&credit);
-    assert_true(credit_admits(NULL, 7, 1) && credit_follows(NULL, 1)); /* nobody counts */
+    assert_true(credit_admits(NULL, 7, 1) && credit_follows(NULL, 1)); /* no credit: no limit */
 }
 
 static void a_log_gives_back_what_it_took(void **state) {
@@ -48,7 +48,7 @@ static void a_log_gives_back_what_it_took(void **state) {
     replica_log_apply(&log);
     replica_log_apply(&log);
     assert_true(credit.held[1] == 4 && credit.linked == 12);
-    replica_log_trim(&log, 2); /* what is applied is on nobody's credit */
+    replica_log_trim(&log, 2); /* applied entries of this log are on no account */
     assert_true(credit.held[1] == 4 && replica_log_bytes(&log, 0, 6) == 16 && replica_log_bytes(&log, 5, 5) == 0);
     replica_log_reset(&log, 9);
     assert_true(credit.held[1] == 0 && credit.linked == 0 && replica_log_last(&log) == 9);

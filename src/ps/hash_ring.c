@@ -42,10 +42,10 @@ static mr_status check(const hash_ring_server *servers, size_t count) {
     return status;
 }
 
-/* Where a hash lies among `count` that are spread evenly. */
+/* Approximate index of a hash among `count` evenly spread ones. */
 static size_t place_of(uint64_t hash, size_t count) { return (size_t)((hash >> 32) * count >> 32); }
 
-/* Hashes are spread evenly: each goes near its place at once, and then has few to pass. */
+/* Sorts by a bucket pass and an insertion sort; evenly spread hashes are already close to their places. */
 static void sort(const point *from, point *to, size_t count) {
     size_t *ends = xcalloc(count + 1, sizeof *ends);
     for (size_t i = 0; i < count; i++) ends[place_of(from[i].hash, count)]++;
@@ -80,7 +80,7 @@ mr_status hash_ring_create(const hash_ring_server *servers, size_t count, hash_r
 
 void hash_ring_destroy(hash_ring *ring) { free(ring); }
 
-/* The first point at or after this one; after the last comes the first. */
+/* The first point at or after this hash; after the last point the search wraps to the first. */
 static size_t seek(const hash_ring *ring, uint64_t hash) {
     size_t at = binary_search_first(&hash, ring->points, ring->count, sizeof *ring->points, binary_search_u64);
     return at == ring->count ? 0 : at;

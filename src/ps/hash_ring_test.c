@@ -1,4 +1,4 @@
-/* hash_ring_test.c — over many memberships: shares are even, and no more moves than has to. */
+/* hash_ring_test.c — over many memberships shares are even, and no more slots move than necessary. */
 #include "ps/hash_ring.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static bool has(const owners owners, uint64_t id) {
     return false;
 }
 
-/* Copies that are somewhere where they were not before. */
+/* Number of replicas on servers that did not have the slot before. */
 static size_t moved(owners *before, owners *after) {
     size_t count = 0;
     for (size_t slot = 0; slot < SLOTS; slot++)
@@ -55,7 +55,7 @@ static uint32_t weight_of(const hash_ring_server *servers, size_t count) {
     return weight;
 }
 
-/* The last server comes (or, read the other way, goes): only its share moves, and only to it (from it). */
+/* The last server joins (or, read the other way, leaves): only its share moves, and only to it (from it). */
 static void little_moves(void **state) {
     double worst = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -78,7 +78,7 @@ static void little_moves(void **state) {
     assert_true(worst <= 1.2);
 }
 
-/* With copies a server that comes takes at most so many copies as it will hold; every other copy stays. */
+/* A server that joins takes at most as many replicas as it will hold; all other replicas stay. */
 static void little_moves_with_copies(void **state) {
     double worst = 0;
     for (uint64_t seed = 1; seed <= 30; seed++) {
@@ -108,7 +108,7 @@ static void a_weight_is_a_share(void **state) {
         double share = (double)SLOTS * servers[i].weight / 8;
         assert_true((double)counts[servers[i].id] > 0.8 * share && (double)counts[servers[i].id] < 1.2 * share);
     }
-    servers[0].weight = 3; /* it takes from all others, who exchange nothing */
+    servers[0].weight = 3; /* the server takes slots from all others; none moves between the others */
     owners *after = place(servers, 4, 1);
     for (size_t slot = 0; slot < SLOTS; slot++) assert_true(after[slot][0] == before[slot][0] || after[slot][0] == 1);
     free(before);

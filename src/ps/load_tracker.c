@@ -37,14 +37,14 @@ void load_tracker_tick(load_tracker *tracker, int64_t now_us) {
     }
 }
 
-/* ---- The balancer's view: servers that are here and stay, and the slots that they lead. */
+/* ---- The balancer's input: servers that are alive and stay, and the slots whose heads they are. */
 
 typedef struct scene {
-    balancer_server *servers; /* owned, as all */
+    balancer_server *servers; /* owned, as is `slots` */
     size_t server_count;
     balancer_slot *slots;
     size_t slot_count;
-    double all; /* that they carry */
+    double all; /* total load of `slots` */
 } scene;
 
 static size_t index_of(const scene *scene, uint32_t id) {
@@ -83,13 +83,14 @@ static bool is_read(const load_tracker *tracker, uint32_t slot, double part) {
     return tracker->slots[slot].pull_rate >= part * tracker->slots[slot].rate;
 }
 
-/* Its head answers a part of the pulls and takes all pushes, so less of what it carries is pulls than before. */
+/* The load of a slot with read replicas is lower at its head, which answers only some of the pulls but takes all
+ * pushes; so the bounds are lower than those for adding replicas. */
 static bool has_cooled(const load_tracker *tracker, const scene *scene, const balancer_slot *slot) {
     return slot->load * 4 * (double)scene->server_count < scene->all ||
            !is_read(tracker, slot->slot, tracker->terms.reads / 2);
 }
 
-/* Hot slots get copies; those that have cooled to a quarter of a share lose them. */
+/* Hot slots get read replicas; slots whose load fell to a quarter of a server's share lose them. */
 static size_t wish_copies(const load_tracker *tracker, const scene *scene, const cluster_map *map,
                           map_planner_wish *wishes) {
     uint32_t hot[LOAD_TRACKER_WISHES_MAX / 2];
@@ -124,7 +125,7 @@ size_t load_tracker_wishes(load_tracker *tracker, const cluster_map *map, const 
                            int64_t now_us, map_planner_wish *wishes) {
     count_slots(tracker, map->slot_count);
     if (tracker->next_decide_us == 0)
-        tracker->next_decide_us = now_us + 2 * tracker->terms.decide_us; /* it has measured nothing yet */
+        tracker->next_decide_us = now_us + 2 * tracker->terms.decide_us; /* no interval has been measured yet */
     if (now_us < tracker->next_decide_us) return 0;
     tracker->next_decide_us = now_us + tracker->terms.decide_us;
     scene scene;

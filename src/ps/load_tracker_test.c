@@ -23,7 +23,7 @@ typedef struct world {
     int64_t now_us;
 } world;
 
-/* All slots are led by server 0 and followed by server 1. */
+/* Server 0 is the head of all slots, server 1 their tail. */
 static void start(world *world) {
     *world = (struct world){.tracker.terms.decide_us = DECIDE_US, .now_us = 1};
     world->map = (cluster_map){.number = 5, .copies = 2, .slot_count = SLOTS};
@@ -39,7 +39,8 @@ static void stop(world *world) {
     cluster_map_fini(&world->map);
 }
 
-/* So much load for each slot, so many of a hundred requests pulls, interval by interval, until the next decision. */
+/* Reports loads[i] requests for slot i in each interval, `pulls` percent of them pulls, until wishes come or ten
+ * decision intervals are over. */
 static size_t measure_pulls(world *world, const uint64_t loads[SLOTS], uint64_t pulls) {
     size_t count = 0;
     for (int i = 0; i < 10 * LOAD_TRACKER_INTERVALS && count == 0; i++) {
@@ -69,14 +70,14 @@ static void the_fullest_gives_to_the_emptiest(void **state) {
     world.facts.pin_count = 1;
     world.servers[3].alive = false;
     size_t count = measure(&world, even);
-    assert_int_equal(count, 8); /* four each */
+    assert_int_equal(count, 8); /* four slots for each of two servers */
     for (size_t i = 0; i < count; i++) {
         assert_true(world.wishes[i].slot != 4 && world.wishes[i].more == 0);
         assert_true(world.wishes[i].home == 1 + 1 || world.wishes[i].home == 1 + 2);
         world.map.slots[world.wishes[i].slot].chain[0].server = world.wishes[i].home - 1;
         world.map.slots[world.wishes[i].slot].home = world.wishes[i].home;
     }
-    assert_int_equal(measure(&world, even), 0); /* and rests */
+    assert_int_equal(measure(&world, even), 0); /* a balanced map causes no wishes */
     stop(&world);
 }
 
@@ -85,15 +86,16 @@ static void a_slot_that_has_moved_rests(void **state) {
     world world;
     start(&world);
     for (uint32_t i = 2; i < SLOTS; i++) world.map.slots[i].chain[0].server = 1;
-    assert_int_equal(measure(&world, one), 2); /* both are hot: no server can carry one alone */
+    assert_int_equal(measure(&world, one), 2); /* both slots are hot: no server can carry one alone */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(world.wishes[i].more, LOAD_TRACKER_MORE);
         world.map.slots[world.wishes[i].slot].more = LOAD_TRACKER_MORE;
     }
-    assert_int_equal(measure(&world, one), 1); /* and then one of them moves, */
+    assert_int_equal(measure(&world, one), 1); /* then one of the two moves, */
     assert_true(world.wishes[0].home != 0 && world.wishes[0].more == LOAD_TRACKER_MORE);
     int64_t moved_us = world.now_us;
-    assert_int_equal(measure(&world, one), 1); /* another, as the cluster map has not granted it yet */
+    /* and the other, because the cluster map has not recorded the first move yet */
+    assert_int_equal(measure(&world, one), 1);
     assert_true(world.tracker.slots[0].rest_us >= moved_us + LOAD_TRACKER_RESTS * DECIDE_US ||
                 world.tracker.slots[1].rest_us >= moved_us + LOAD_TRACKER_RESTS * DECIDE_US);
     stop(&world);
@@ -117,13 +119,13 @@ static void a_slot_with_pushes_gets_no_read_replica(void **state) {
     start(&world);
     world.tracker.terms.reads = 0.75;
     for (uint32_t i = 0; i < SLOTS; i++) world.map.slots[i].chain[0].server = i % SERVERS;
-    (void)measure_pulls(&world, hot, 70); /* its neighbours may move */
+    (void)measure_pulls(&world, hot, 70); /* neighbours of the hot slot may move */
     for (size_t i = 0; i < LOAD_TRACKER_WISHES_MAX; i++) assert_int_equal(world.wishes[i].more, 0);
     assert_int_equal(measure_pulls(&world, hot, 95), 1);
     assert_true(world.wishes[0].slot == 0 && world.wishes[0].more == LOAD_TRACKER_MORE);
     world.map.slots[0].more = LOAD_TRACKER_MORE;
     for (int i = 0; i < 2; i++) {
-        size_t count = measure_pulls(&world, hot, 50); /* what is left at its head, while others answer pulls, too */
+        size_t count = measure_pulls(&world, hot, 50); /* the head's remaining load while other replicas answer pulls */
         for (size_t k = 0; k < count; k++) assert_true(world.wishes[k].slot != 0 || world.wishes[k].more != 0);
     }
     assert_int_equal(measure_pulls(&world, hot, 20), 1);
@@ -134,7 +136,7 @@ static void a_slot_with_pushes_gets_no_read_replica(void **state) {
 static void of_a_few_requests_nothing_follows(void **state) {
     world world;
     start(&world);
-    world.tracker.terms.least = 16; /* of each of four servers; there are sixty */
+    world.tracker.terms.least = 16; /* per server; 60 requests for four servers are fewer */
     assert_int_equal(measure(&world, even), 0);
     world.tracker.terms.least = 14;
     assert_int_not_equal(measure(&world, even), 0);

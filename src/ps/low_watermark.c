@@ -30,5 +30,5 @@ void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bo
     watermark->waits = true;
     watermark->steps = watermark->asked;
     watermark->bound = bound;
-    MR_ASSERT(watermark->bound != 0); /* else nothing is waited for */
+    MR_ASSERT(watermark->bound != 0); /* bound 0 would mean that there is nothing to wait for */
 }

@@ -1,34 +1,34 @@
 /* low_watermark.h — low watermark of a rank: the step below which nothing can be replayed.
  *
- * A step that all slots have acknowledged is replayed only if everything goes back to a checkpoint from before it. So a
- * rank that has s acknowledged steps asks the scheduler:
+ * A step that all slots have acknowledged is replayed only if the deployment goes back to a checkpoint from before it.
+ * So a rank that has s acknowledged steps asks the scheduler:
  *
  *   rank ── s are acknowledged; which checkpoints may be without them? ──► scheduler: those up to b may be
  *   rank ◄── later: the oldest that is kept is k; k > b ──► steps before s are below the low watermark
  *
  * A checkpoint above b was begun when the answer was on its way, or later: it has all steps that were acknowledged
- * before the question. If none was ever begun (b is 0) the only way back is to the empty state, and then the data begin
- * anew as well (cluster/consumer_group.h). In rounds the number of a checkpoint is its version, which is the number of
- * steps of each rank: no step from k on is below the low watermark, whatever b says, because the round state is asked
- * first and its cut is reported later.
+ * before the question. If none was ever begun (b is 0) the deployment can go back only to the empty state, and then
+ * the data begin again as well (cluster/consumer_group.h). In rounds the number of a checkpoint is its version, which
+ * is the number of steps of each rank: no step from k on is below the low watermark, for any b, because the round
+ * state is asked first and its cut is reported later.
  *
- * Another generation goes back: questions of the generation before are forgotten. Pure. */
+ * Another generation goes back to a checkpoint: pending questions are dropped. Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct low_watermark { /* zero-initialized nothing is below it */
+typedef struct low_watermark { /* a zero-initialized watermark has no step below it */
     uint64_t over;             /* steps before this one are not replayed */
-    uint64_t question, asked;  /* the last one, and how many steps were acknowledged then */
-    bool waits;                /* for the oldest checkpoint to be above `bound`: then `steps` are over */
+    uint64_t question, asked;  /* number of the last question, and the acknowledged steps at that time */
+    bool waits; /* waits until the oldest checkpoint is above `bound`; then steps before `steps` are over */
     uint64_t steps, bound;
 } low_watermark;
 
 void low_watermark_restart(low_watermark *watermark); /* another generation, or another term */
 
-/* The number of the question, for the answer. */
+/* Begins a question. Returns its number, which the answer repeats. */
 uint64_t low_watermark_ask(low_watermark *watermark, uint64_t acknowledged);
 
-/* Checkpoints up to `bound` may lack the acknowledged steps; `oldest` is the first kept checkpoint (0: there is none).
- * Answers to another question than the last are ignored. */
+/* Takes an answer. Checkpoints up to `bound` may lack the acknowledged steps; `oldest` is the first kept checkpoint
+ * (0: none). Answers to earlier questions are ignored. */
 void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds);

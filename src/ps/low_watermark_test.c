@@ -1,4 +1,4 @@
-/* low_watermark_test.c — acknowledged steps are over when every checkpoint contains them. */
+/* low_watermark_test.c — acknowledged steps are below the low watermark when every kept checkpoint contains them. */
 #include "ps/low_watermark.h"
 
 #include <setjmp.h>
@@ -23,9 +23,9 @@ static void a_checkpoint_that_was_begun_may_be_without_it(void **state) {
     low_watermark watermark = {0};
     hear(&watermark, 7, 3, 2, false);
     assert_int_equal(watermark.over, 0);
-    hear(&watermark, 12, 5, 3, false); /* the one that may be without it is kept */
+    hear(&watermark, 12, 5, 3, false); /* the checkpoint that may lack step 7 is still kept */
     assert_int_equal(watermark.over, 0);
-    hear(&watermark, 20, 6, 4, false); /* it is not: but 12 and 20 have to wait */
+    hear(&watermark, 20, 6, 4, false); /* that checkpoint is gone; steps 12 and 20 wait */
     assert_int_equal(watermark.over, 7);
     hear(&watermark, 30, 9, 6, false);
     assert_int_equal(watermark.over, 7);
@@ -43,7 +43,7 @@ static void the_answer_to_another_question_is_left_alone(void **state) {
     low_watermark_hear(&watermark, 0, 0, 0, false);
 }
 
-/* Round 40 was cut, and nobody had told the scheduler when it answered: it knew of 3. */
+/* Round 40 was cut, but the scheduler did not know that when it answered: it knew of checkpoint 3. */
 static void in_rounds_nothing_is_over_that_the_oldest_checkpoint_has_not(void **state) {
     low_watermark watermark = {0};
     hear(&watermark, 50, 3, 1, true);

@@ -55,7 +55,7 @@ void map_cache_close(map_cache *cache, map_cache_page *page) {
 const cluster_map *map_cache_map(const map_cache_page *page) { return &page->map; }
 size_t map_cache_count(const map_cache *cache) { return cache->count; }
 
-/* The page that has the cluster map of these bytes; NULL: none, or it is no newer one. */
+/* The page with the cluster map of these bytes; NULL: no page has it, or it is not newer than `known`. */
 static map_cache_page *find(const map_cache *cache, const cluster_map *known, span bytes) {
     uint64_t number, generation;
     if (!cluster_map_peek(bytes, &number, &generation) || number <= known->number) return NULL;

@@ -1,4 +1,4 @@
-/* map_cache_test.c — cluster maps that several follow. */
+/* map_cache_test.c — cluster maps with several followers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "ps/map_cache.h"
 
-/* The cluster map of this number, whole. */
+/* A complete cluster map with this number. */
 static span whole(uint64_t number, uint8_t bytes[256]) {
     cluster_map map = {.number = number, .generation = 7, .birth = 1, .copies = 1, .slot_count = 1};
     map.slots = xcalloc(1, sizeof *map.slots);
@@ -44,7 +44,7 @@ static void a_map_that_many_know_is_there_once(void **state) {
     map_cache_unref(cache);
 }
 
-/* One goes on: the others keep what they know. */
+/* When one follower moves to a newer map, the others keep theirs. */
 static void a_map_of_another_generation_is_refused(void **state) {
     map_cache *cache = map_cache_create();
     map_cache_page *one = map_cache_open(cache), *other = map_cache_open(cache);
@@ -54,7 +54,7 @@ static void a_map_of_another_generation_is_refused(void **state) {
     assert_int_equal(map_cache_map(one)->number, 4);
     assert_int_equal(map_cache_map(other)->number, 3);
     assert_int_equal(map_cache_map(other)->slots[0].epoch, 3);
-    follow(cache, &one, 3, MR_STALE); /* it is here, and older */
+    follow(cache, &one, 3, MR_STALE); /* the cache has this map, but it is older */
     assert_int_equal(map_cache_map(one)->number, 4);
     map_cache_close(cache, one);
     follow(cache, &other, 5, MR_OK);

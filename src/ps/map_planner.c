@@ -13,7 +13,7 @@ static const cluster_map_process *find(const map_planner_facts *facts, uint32_t 
     return binary_search_find(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
 }
 
-static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* it is one of them */
+static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* the server must be in the facts */
     const cluster_map_process *server = find(facts, id);
     MR_ASSERT(server != NULL);
     return server->incarnation;
@@ -58,7 +58,7 @@ void map_planner_first(const map_planner_facts *facts, uint64_t number, uint64_t
     }
 }
 
-/* ---- The next one. */
+/* ---- The next cluster map. */
 
 static void take_out(cluster_map_slot *slot, size_t at) {
     MR_ASSERT(at < slot->count);
@@ -66,7 +66,7 @@ static void take_out(cluster_map_slot *slot, size_t at) {
     slot->count--;
 }
 
-/* Besides the one at that place. */
+/* Whether a member other than the one at `besides` is surely alive. */
 static bool has_sure(const cluster_map_slot *slot, const map_planner_facts *facts, size_t besides) {
     for (size_t i = 0; i < slot->count; i++)
         if (i != besides && is_sure(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
@@ -86,7 +86,7 @@ static size_t index_of(const uint64_t *ids, size_t count, uint32_t id) {
     return at;
 }
 
-/* The joiner is full, or it is gone and its gate ends. */
+/* Ends the gate: adds a ready joiner to the chain, or opens a new epoch if the joiner is gone. */
 static bool open_gate(cluster_map_slot *slot, const map_planner_facts *facts, const map_planner_gate *gate,
                       uint64_t number) {
     if (gate->epoch == 0 || gate->epoch != slot->epoch) return false;
@@ -108,7 +108,7 @@ static bool take_out_extra(cluster_map_slot *slot, const map_planner_facts *fact
     return changed;
 }
 
-/* Those of the target first, in its order; the others behind them, in theirs. */
+/* Orders the chain: first the servers of the target, in the target's order; then the others, in their former order. */
 static bool put_in_order(cluster_map_slot *slot, const uint64_t *target, size_t count) {
     bool changed = false;
     for (size_t i = 1; i < slot->count; i++)
@@ -129,7 +129,7 @@ static bool has(const cluster_map_slot *slot, uint64_t server) {
     return false;
 }
 
-/* A ring without the rules above: it puts every server of the target into the chain. */
+/* Mutation: puts every server of the target into the chain, against the rules of map_planner.h. */
 static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target, size_t count,
                       uint64_t number) {
     bool changed = false;
@@ -142,19 +142,19 @@ static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, co
     return changed;
 }
 
-/* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
+/* A suspicion never removes the last live replica: if no member is surely alive, the chain does not change. */
 static bool plan_slot(const map_planner_facts *facts, cluster_map *map, uint32_t index) {
     cluster_map_slot *slot = &map->slots[index];
     if (!has_sure(slot, facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
     uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
     size_t count = target_of(facts, map->copies, index, slot, target);
-    if (count == 0) return false; /* all leave: nowhere to go */
+    if (count == 0) return false; /* all servers drain: there is no target */
     bool changed = take_out_dead(slot, facts);
     changed = open_gate(slot, facts, &facts->gates[index], map->number) || changed;
     if (MUTATED("no-keep")) changed = obey_ring(slot, facts, target, count, map->number) || changed;
     changed = take_out_extra(slot, facts, target, count) || changed;
     changed = put_in_order(slot, target, count) || changed;
-    MR_ASSERT(slot->count > 0 || MUTATED("no-keep")); /* the last member that lives stays */
+    MR_ASSERT(slot->count > 0 || MUTATED("no-keep")); /* the last live member stays */
     if (changed) slot->epoch = map->number;
     return changed;
 }

@@ -84,7 +84,7 @@ static void the_first_map_is_the_target(void **state) {
         assert_int_equal(world->map.slots[i].count, 3);
         for (size_t k = 0; k < 3; k++) assert_true(world->map.slots[i].chain[k].since == 1);
     }
-    assert_false(map_planner(world)); /* and rests */
+    assert_false(map_planner(world)); /* no further changes */
     assert_int_equal(world->join_count, 0);
 }
 
@@ -96,7 +96,7 @@ static void the_dead_are_taken_out_and_replaced_by_joins(void **state) {
         const cluster_map_slot *before = &world->map.slots[i], *after = &world->next.slots[i];
         bool was = cluster_map_place(before, 2, 12) >= 0;
         assert_int_equal(after->count, was ? 2 : 3);
-        assert_true(after->epoch == (was ? 2 : 1)); /* nobody else is disturbed */
+        assert_true(after->epoch == (was ? 2 : 1)); /* slots without the dead server keep their epoch */
         assert_int_equal(cluster_map_place(after, 2, 12), -1);
     }
     decide(world);
@@ -119,10 +119,10 @@ static void a_ready_gate_makes_a_joiner_full(void **state) {
     map_planner_join join = world->joins[0];
     map_planner_gate *gate = &world->gates[join.slot];
     *gate = (map_planner_gate){.epoch = join.epoch, .server = join.server, .incarnation = join.incarnation};
-    assert_false(map_planner(world)); /* gated, not ready */
+    assert_false(map_planner(world)); /* a gate whose joiner is not ready */
     gate->ready = true;
     gate->epoch--;
-    assert_false(map_planner(world)); /* of another epoch: void */
+    assert_false(map_planner(world)); /* a report of another epoch has no effect */
     gate->epoch++;
     assert_true(map_planner(world));
     const cluster_map_slot *slot = &world->next.slots[join.slot];
@@ -134,7 +134,7 @@ static void a_ready_gate_makes_a_joiner_full(void **state) {
 
 static void a_gate_whose_joiner_is_gone_ends(void **state) {
     world *world = *state;
-    /* an earlier process */
+    /* the joiner's process was replaced */
     world->gates[5] = (map_planner_gate){.epoch = 1, .server = 1, .incarnation = 9, .ready = true};
     assert_true(map_planner(world));
     assert_true(world->next.slots[5].epoch == 2);
@@ -164,20 +164,20 @@ static void nothing_is_built_on_who_may_be_dead(void **state) {
     world->facts.pin_count = 1;
     world->gates[slot] = (map_planner_gate){.epoch = 1, .server = other, .incarnation = 10 + other, .ready = true};
     world->servers[other].doubted = true;
-    assert_false(map_planner(world)); /* not even if it is ready */
+    assert_false(map_planner(world)); /* a doubted joiner does not enter, even if it is ready */
     world->servers[other].doubted = false;
     assert_true(map_planner(world));
 
     const cluster_map_slot *chain = &world->map.slots[slot];
     memset(world->gates, 0, sizeof world->gates);
     world->facts.pin_count = 0;
-    for (size_t i = 0; i < 3; i++) { /* one is silent, the links to the others have broken */
+    for (size_t i = 0; i < 3; i++) { /* one member is dead, the other two are doubted */
         world->servers[chain->chain[i].server].alive = i != 0;
         world->servers[chain->chain[i].server].doubted = i != 0;
     }
     make_ring(world);
     assert_false(map_planner(world) && world->next.slots[slot].epoch != 1);
-    world->servers[chain->chain[1].server].doubted = false; /* one is heard again */
+    world->servers[chain->chain[1].server].doubted = false; /* a message of one member arrived */
     assert_true(map_planner(world) && world->next.slots[slot].count == 2);
 }
 
@@ -192,7 +192,7 @@ static void planned_moves_are_stored_and_done_by_a_join(void **state) {
     assert_true(world->next.slots[0].home == 1 + other && world->next.slots[0].epoch == 2);
     assert_memory_equal(world->next.slots[0].chain, world->map.slots[0].chain, 3 * sizeof(cluster_map_member));
     decide(world);
-    assert_false(map_planner(world)); /* it is granted */
+    assert_false(map_planner(world)); /* the wish is in the cluster map */
     world->facts.wish_count = 0;
     assert_false(map_planner(world));
     assert_true(world->join_count == 1 && world->joins[0].slot == 0 && world->joins[0].server == other);
@@ -200,11 +200,11 @@ static void planned_moves_are_stored_and_done_by_a_join(void **state) {
     assert_true(map_planner(world));
     decide(world);
     assert_true(world->map.slots[0].count == 3 && world->map.slots[0].chain[0].server == other);
-    assert_int_equal(cluster_map_place(&world->map.slots[0], last, 10 + last), -1); /* one came, one went */
+    assert_int_equal(cluster_map_place(&world->map.slots[0], last, 10 + last), -1); /* one member came, one left */
     world->pins[0] = (slot_placement_pin){0, 1, {last}};
     world->facts.pins = world->pins;
     world->facts.pin_count = 1;
-    if (map_planner(world)) decide(world); /* a pin comes first */
+    if (map_planner(world)) decide(world); /* a pin takes precedence */
     assert_false(map_planner(world));
     assert_true(world->join_count == 1 && world->joins[0].server == last);
 }
@@ -230,7 +230,7 @@ static void a_slot_is_lost_when_all_its_servers_came_back(void **state) {
     const cluster_map_slot *slot = &world->map.slots[7];
     for (size_t i = 0; i < 3; i++) {
         assert_false(map_planner_is_lost(&world->map, &world->facts, 7));
-        world->servers[slot->chain[i].server].alive = i == 1; /* silence alone is no proof */
+        world->servers[slot->chain[i].server].alive = i == 1; /* silence alone does not prove a loss */
         world->servers[slot->chain[i].server].incarnation += 100;
     }
     assert_true(map_planner_is_lost(&world->map, &world->facts, 7));
@@ -267,7 +267,7 @@ static void a_leaving_server_keeps_its_slots_until_they_moved(void **state) {
     size_t before = slots_of(world, 2);
     world->servers[2].leaves = true;
     make_ring(world);
-    if (map_planner(world)) decide(world); /* it becomes the tail of its chains */
+    if (map_planner(world)) decide(world); /* the draining server becomes the tail of its chains */
     assert_int_equal(slots_of(world, 2), before);
     assert_false(map_planner(world));
     assert_int_equal(world->join_count, before);

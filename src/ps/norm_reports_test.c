@@ -22,7 +22,7 @@ static void all_slots_report_for_one_set(void **state) {
     norm_reports reports = {0};
     assert_false(norm_reports_are_whole(&reports, &two));
     assert_true(report(&reports, 5, 0, 2, &two, "c"));
-    assert_false(report(&reports, 5, 0, 0, &three, "x")); /* a sum that is dropped later */
+    assert_false(report(&reports, 5, 0, 0, &three, "x")); /* a report for a sum that is dropped later */
     assert_false(report(&reports, 5, 0, 1, &two, ""));
     assert_true(!norm_reports_are_whole(&reports, &two) && !norm_reports_are_whole(&reports, &three));
     assert_true(norm_reports_are_whole(&reports, NULL));
@@ -48,7 +48,7 @@ static void a_later_phase_takes_the_place_of_the_former(void **state) {
     assert_false(report(&reports, 4, 0, 0, &two, "old"));
     assert_false(report(&reports, 3, 1, 0, &two, "old"));
     assert_true(norm_reports_are_whole(&reports, &two) && norm_reports_part(&reports, 0).size == 1);
-    assert_true(report(&reports, 5, 0, 1, &two, "b")); /* of the next round */
+    assert_true(report(&reports, 5, 0, 1, &two, "b")); /* a report of the next round */
     assert_true(reports.round == 5 && reports.phase == 0 && norm_reports_part(&reports, 0).size == 0);
     assert_false(norm_reports_are_whole(&reports, &two));
     assert_true(report(&reports, 5, 1, 1, &two, "b"));
@@ -57,23 +57,24 @@ static void a_later_phase_takes_the_place_of_the_former(void **state) {
 
 static void missing_reports_are_requested_at_once(void **state) {
     norm_reports reports = {0};
-    assert_false(norm_reports_ask(&reports, 0, true)); /* nobody has reported */
+    assert_false(norm_reports_ask(&reports, 0, true)); /* no slot has reported */
     (void)report(&reports, 1, 0, 0, &two, "a");
     assert_true(!norm_reports_ask(&reports, 0, true) && norm_reports_ask(&reports, 1, false) &&
                 norm_reports_ask(&reports, 2, false));
     (void)report(&reports, 1, 0, 1, &two, "");
-    (void)report(&reports, 2, 0, 1, &two, "b"); /* slot 0 spoke by itself, the others did not */
+    (void)report(&reports, 2, 0, 1, &two, "b"); /* slot 0 reported without being asked, the others were asked */
     assert_true(!norm_reports_ask(&reports, 0, false) && norm_reports_ask(&reports, 2, false) &&
                 norm_reports_ask(&reports, 0, true));
     assert_false(norm_reports_ask(&reports, SLOTS, true));
     (void)report(&reports, 2, 0, 0, &two, "");
-    /* slot 0 had nothing to tell, slot 1 had a part although it was asked */
+    /* slot 0 had no part in round 2, slot 1 had one */
     (void)report(&reports, 3, 0, 2, &two, "c");
     assert_true(norm_reports_ask(&reports, 0, false) && !norm_reports_ask(&reports, 1, false));
     norm_reports_clear(&reports);
 }
 
-/* Who has no part of a phase has none of the next; who has one of the first may have none of the second each time. */
+/* A slot without a part in one phase has none in the next; a slot with a part in the first may never have one in the
+ * second. */
 static void phases_are_asked_for_one_by_one(void **state) {
     norm_reports reports = {0};
     for (uint64_t round = 1; round < 4; round++) {
@@ -87,7 +88,7 @@ static void phases_are_asked_for_one_by_one(void **state) {
         (void)report(&reports, round, 1, 2, &two, "");
     }
     assert_true(report(&reports, 4, 0, 0, &two, "") && report(&reports, 4, 1, 1, &two, "b"));
-    /* it spoke in that phase the last time, but has nothing of this round */
+    /* slot 0 had a part in that phase the last time, but has none in this round */
     assert_true(norm_reports_ask(&reports, 0, false));
     norm_reports_clear(&reports);
 }

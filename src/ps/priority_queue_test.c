@@ -19,13 +19,13 @@ static void the_preferred_goes_first_and_among_equals_the_oldest(void **state) {
     priority_queue_wait(&queue, &a, 1);
     priority_queue_wait(&queue, &b, 1);
     priority_queue_wait(&queue, &c, 0);
-    priority_queue_wait(&queue, &c, 7); /* it waits already */
+    priority_queue_wait(&queue, &c, 7); /* no-op: the entry waits already */
     assert_ptr_equal(priority_queue_next(&queue, PATIENCE), &b);
     priority_queue_prefer(&queue, &c, 2);
     assert_ptr_equal(priority_queue_next(&queue, PATIENCE), &c);
     priority_queue_leave(&queue, &c);
-    priority_queue_leave(&queue, &c);     /* it does not wait any more */
-    priority_queue_prefer(&queue, &c, 9); /* so that says nothing */
+    priority_queue_leave(&queue, &c);     /* no-op: the entry does not wait */
+    priority_queue_prefer(&queue, &c, 9); /* no-op, too */
     assert_ptr_equal(priority_queue_next(&queue, PATIENCE), &b);
     priority_queue_go(&queue, &b);
     priority_queue_go(&queue, &a);
@@ -48,7 +48,7 @@ static void an_item_passed_over_too_often_goes_first(void **state) {
     priority_queue_fini(&queue);
 }
 
-typedef struct plain { /* the same, looked at one by one */
+typedef struct plain { /* reference model: a list that is searched */
     priority_entry entry;
     uint8_t priority;
     uint64_t passed;
@@ -88,7 +88,8 @@ static void it_is_as_if_all_were_looked_at(void **state) {
         const plain *expected = plain_next(all);
         priority_entry *next = priority_queue_next(&queue, MANY);
         plain *goes = (plain *)(void *)next;
-        assert_true(goes == expected || goes->passed == expected->passed); /* of those passed equally often, any */
+        /* among entries passed over equally often, any may be next */
+        assert_true(goes == expected || goes->passed == expected->passed);
         worn += goes->passed >= MANY;
         priority_queue_go(&queue, next);
         goes->waits = false;

@@ -30,7 +30,7 @@ void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_workers work
             batcher_add(batcher, workers.list[i].address, &message);
 }
 
-/* Steps that everybody has to have ended before the last one can. */
+/* The step that all ranks must have ended so that a rank in `step` can end it. */
 static uint64_t floor_of(const cluster_map *map, uint64_t step) {
     uint64_t ahead = (uint64_t)map->consistency.bound + 1;
     return map->consistency.kind == CONSISTENCY_SSP && step > ahead ? step - ahead : 0;

@@ -5,16 +5,16 @@
  *   controller ── PAUSE n ──► workers (quiesce_client.h): each rank ends its current step, and all of the step is
  *                             acknowledged
  *              ◄── PAUSED ── in which term, after which step
- *   all ranks of live workers stand still ── the slots are cut ── GONE of n ──► workers go on
+ *   all ranks of live workers have stopped ── the slots are cut ── GONE of n ──► workers continue
  *
- * Under SSP a rank in step k may need other ranks to end steps before it can end its own: no rank stands still before
- * it has ended k - 1 - s, k being the latest step of any rank (`floor`). Under ASP each rank stops where it is.
+ * Under SSP a rank in step k may need other ranks to end steps before it can end its own: no rank stops before it has
+ * ended k - 1 - s, k being the latest step of any rank (`floor`). Under ASP each rank stops after its current step.
  *
  * A table may have another bound than the deployment (cluster_map.h), which the controller does not know: if the pause
  * takes long, all ranks end the step before k (quiesce_press).
  *
  * Ranks whose process is gone are not waited for. The comparison of the cuts (checkpoint_store.h) shows whether those
- * ranks were between two steps, and whether the others stood still all the time: correctness does not depend on the
+ * ranks were between two steps, and whether the others were stopped all the time: correctness does not depend on the
  * messages here.
  *
  * Invariants (quiesce_check)
@@ -26,14 +26,14 @@
 #include "ps/batcher.h"
 
 typedef struct quiesce_rank {
-    uint64_t term; /* that reported the following; 0: none has */
-    uint64_t step; /* that it has ended, or is in */
+    uint64_t term; /* term that sent the report below; 0: no report */
+    uint64_t step; /* the last ended step, or the current one if not `still` */
     bool still;
 } quiesce_rank;
 
-typedef struct quiesce {    /* zero-initialized there is none */
-    uint64_t number;        /* 0: there is none */
-    uint64_t floor, latest; /* latest: the highest step that a rank has ended, or is in */
+typedef struct quiesce {    /* zero-initialized: no pause */
+    uint64_t number;        /* number of the pause; 0: none */
+    uint64_t floor, latest; /* latest: highest step that a rank has ended or is in */
     uint32_t rank_count;
     quiesce_rank *ranks; /* owned */
 } quiesce;
@@ -44,18 +44,18 @@ typedef struct quiesce_workers { /* known workers, sorted by id */
 } quiesce_workers;
 
 void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map);
-void quiesce_fini(quiesce *quiesce); /* there is none any more */
+void quiesce_fini(quiesce *quiesce); /* afterwards there is no pause */
 
-/* Repeats the pause to all live workers; with `over`, its end. */
+/* Repeats the pause to all live workers; with `over`, reports its end. */
 void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_workers workers, bool over);
 
-/* A PAUSED. *above: a number that the next pause must exceed; 0: any number is good. */
+/* Takes a PAUSED report. *above: a number that the next pause must exceed; 0: any number is valid. */
 void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *message, uint64_t *above);
 
-/* A rank cannot end its step, perhaps because it needs steps that others have not ended. */
+/* Raises `floor`, for a rank that cannot end its step, perhaps because it needs steps that others have not ended. */
 void quiesce_press(quiesce *quiesce);
 
-/* Every rank that a live worker holds has ended its step. */
+/* Every rank that a live worker holds has stopped after a step not before `floor`. */
 bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_workers workers);
 
 void quiesce_check(const quiesce *quiesce); /* asserts the invariants above */

@@ -1,14 +1,14 @@
 /* quiesce_client.h — worker's side of quiesce (quiesce.h): whether its ranks may begin another step.
  *
  *              PAUSE n            GONE of n; or no PAUSE n for QUIESCE_CLIENT_LEASE_US;
- *   trains ───────────────► rests, as told ─────────────────────────────────────────────► trains; n is over
+ *   trains ───────────────► rests ─────────────────────────────────────────────────────► trains; n is over
  *      ▲                        │ ▲  or the pause has lasted QUIESCE_CLIENT_MOST_US
  *      └── another generation ──┘ └ PAUSE n, repeated: the time is extended
  *
- * A rank rests at the end of its current step, or later, if others need more steps of it to end theirs (`floor`). No
- * failure leaves a worker at rest: the controller must repeat the pause all the time, and its total time is bounded. A
- * pause that is over does not begin once more, however late its messages arrive. If a worker rests too short a time a
- * checkpoint fails, and nothing else: the cuts are compared (checkpoint_store.h).
+ * A rank rests at the end of its current step, or later if other ranks need more steps of it to end theirs (`floor`).
+ * No failure leaves a worker at rest: the pause ends unless the controller keeps repeating it, and its total time is
+ * bounded. A pause that is over does not begin again when a late message arrives. If a worker rests for too short a
+ * time, a checkpoint fails, and nothing else: the cuts are compared (checkpoint_store.h).
  *
  * Pure. */
 #pragma once
@@ -18,21 +18,21 @@
 #define QUIESCE_CLIENT_LEASE_US INT64_C(500000)
 #define QUIESCE_CLIENT_MOST_US  INT64_C(20000000)
 
-typedef struct quiesce_client { /* zero-initialized it is ready */
-    uint64_t number;            /* of the pause; 0: it trains */
+typedef struct quiesce_client { /* ready when zero-initialized */
+    uint64_t number;            /* number of the pause; 0: none, ranks train */
     uint64_t floor;             /* steps to end before resting */
-    uint64_t over;              /* pauses up to this one are */
+    uint64_t over;              /* pauses up to this number are over */
     int64_t since_us, until_us;
 } quiesce_client;
 
-/* False: that pause is over, or a later one is known. */
+/* Takes a PAUSE. False: that pause is over, or a later one is known. */
 bool quiesce_client_take(quiesce_client *quiesce, uint64_t number, uint64_t floor, int64_t now_us);
-void quiesce_client_end(quiesce_client *quiesce, uint64_t number); /* that pause is over, and all before it */
+void quiesce_client_end(quiesce_client *quiesce, uint64_t number); /* ends that pause and all before it */
 void quiesce_client_tick(quiesce_client *quiesce, int64_t now_us);
-/* another generation: its controller knows no pause */
+/* resets the state for another generation, whose pauses count from the beginning */
 void quiesce_client_forget(quiesce_client *quiesce);
 
-/* A rank that has ended this step must not begin another now. */
+/* True: a rank that has ended this step must not begin another now. */
 static inline bool quiesce_client_holds(const quiesce_client *quiesce, uint64_t ended) {
     return quiesce->number != 0 && ended >= quiesce->floor;
 }

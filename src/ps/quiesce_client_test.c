@@ -1,4 +1,4 @@
-/* quiesce_client_test.c — a worker rests while it is told to, and never for ever. */
+/* quiesce_client_test.c — a worker rests while the controller repeats the pause, and never for ever. */
 #include "ps/quiesce_client.h"
 
 #include <setjmp.h>
@@ -13,20 +13,20 @@ static void it_rests_until_it_is_told_to_go_on(void **state) {
     assert_false(quiesce_client_holds(&quiesce, 3));
     assert_true(quiesce_client_take(&quiesce, 5, 0, 0));
     assert_true(quiesce_client_holds(&quiesce, 0));
-    assert_true(quiesce_client_take(&quiesce, 5, 4, 1)); /* others need more of it */
+    assert_true(quiesce_client_take(&quiesce, 5, 4, 1)); /* other ranks need more steps of it */
     assert_false(quiesce_client_holds(&quiesce, 3));
     assert_true(quiesce_client_holds(&quiesce, 4));
-    assert_true(quiesce_client_take(&quiesce, 5, 2, 2)); /* said before, and come later */
+    assert_true(quiesce_client_take(&quiesce, 5, 2, 2)); /* a delayed message with a lower floor */
     assert_false(quiesce_client_holds(&quiesce, 3));
-    quiesce_client_end(&quiesce, 4); /* another one */
+    quiesce_client_end(&quiesce, 4); /* the end of another pause */
     assert_true(quiesce_client_holds(&quiesce, 4));
     quiesce_client_end(&quiesce, 5);
     assert_false(quiesce_client_holds(&quiesce, 4));
-    assert_false(quiesce_client_take(&quiesce, 5, 0, 3)); /* what is over does not begin again */
+    assert_false(quiesce_client_take(&quiesce, 5, 0, 3)); /* a pause that is over does not begin again */
     assert_false(quiesce_client_holds(&quiesce, 4));
     assert_true(quiesce_client_take(&quiesce, 6, 0, 4));
     assert_false(quiesce_client_take(&quiesce, 5, 0, 4));
-    assert_true(quiesce_client_holds(&quiesce, 0)); /* and what was said before has no floor any more */
+    assert_true(quiesce_client_holds(&quiesce, 0)); /* a new pause begins without a floor */
 }
 
 static void a_rank_without_reminders_continues(void **state) {
@@ -52,7 +52,7 @@ static void a_pause_ends_after_its_limit(void **state) {
     quiesce_client_tick(&quiesce, now_us);
     assert_false(quiesce_client_holds(&quiesce, 0));
     quiesce_client_forget(&quiesce);
-    assert_true(quiesce_client_take(&quiesce, 1, 0, 0)); /* another generation counts from the beginning */
+    assert_true(quiesce_client_take(&quiesce, 1, 0, 0)); /* pauses of another generation count from the beginning */
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* quiesce_test.c — the ranks that have to stop, and the step after which they do. */
+/* quiesce_test.c — which ranks have to stop, and after which step. */
 #include "ps/quiesce.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ typedef struct world {
     quiesce quiesce;
 } world;
 
-/* Two workers; nobody has ever played rank 2. */
+/* Two workers hold ranks 0 and 1; rank 2 was never held. */
 static void start(world *world, consistency_kind kind, uint32_t bound) {
     *world = (struct world){
         .ranks = {{.worker = 4, .incarnation = 1, .since = 10}, {.worker = 6, .incarnation = 2, .since = 11}},
@@ -48,12 +48,12 @@ static void all_who_are_here_are_waited_for(void **state) {
     assert_false(is_still(&world));
     hear(&world, 1, 11, 3, true);
     assert_true(is_still(&world));
-    assert_int_equal(world.quiesce.floor, 0); /* each where it is */
-    world.ranks[1].since = 12;                /* it is played by somebody else, or anew */
+    assert_int_equal(world.quiesce.floor, 0); /* without SSP ranks stop after any step */
+    world.ranks[1].since = 12;                /* another term of the rank */
     assert_false(is_still(&world));
-    world.workers[1].alive = false; /* who is gone is not waited for */
+    world.workers[1].alive = false; /* a dead worker is not waited for */
     assert_true(is_still(&world));
-    world.workers[1] = (cluster_map_process){6, 3, "w6", true, false, false}; /* nor one that was replaced */
+    world.workers[1] = (cluster_map_process){6, 3, "w6", true, false, false}; /* a replaced process is not waited for */
     assert_true(is_still(&world));
     world.map.rank_count = 2;
     assert_false(is_still(&world));
@@ -63,7 +63,7 @@ static void all_who_are_here_are_waited_for(void **state) {
 static void with_bounded_staleness_no_rank_stops_too_early(void **state) {
     world world;
     start(&world, CONSISTENCY_SSP, 2);
-    hear(&world, 0, 10, 9, false); /* it needs others to have ended step 6 */
+    hear(&world, 0, 10, 9, false); /* under SSP with bound 2 the rank needs step 6 of the others */
     hear(&world, 1, 11, 5, true);
     assert_int_equal(world.quiesce.floor, 6);
     hear(&world, 0, 10, 9, true);
@@ -81,7 +81,7 @@ static void earlier_reports_do_not_count(void **state) {
     uint64_t above;
     start(&world, CONSISTENCY_ASP, 0);
     hear(&world, 0, 10, 1, true);
-    hear(&world, 0, 9, 1, false); /* a term that is over */
+    hear(&world, 0, 9, 1, false); /* an old term */
     hear(&world, 1, 11, 1, true);
     assert_true(is_still(&world));
     quiesce_take(&world.quiesce, &world.map,

@@ -11,13 +11,13 @@
 #include "base/mutation.h"
 #include "ps/rank_internal.h"
 
-/* ---- Asking. */
+/* ---- Requests. */
 
 /* False: the window is full. */
 static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, shared_bytes *bytes) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && name != 0);
     rank_lane *lane = &rank->lanes[slot];
-    MR_ASSERT(lane->count == 0 || lane->window[lane->count - 1].name < name); /* seqs of one slot grow */
+    MR_ASSERT(lane->count == 0 || lane->window[lane->count - 1].name < name); /* seqs of a slot grow */
     if (lane->count == RANK_WINDOW) return false;
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name,
@@ -79,7 +79,7 @@ void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     priority_queue_prefer(&rank->pulls, &lane->pull_entry, priority);
 }
 
-/* Orders of a term are above all those of the terms before it. */
+/* Orders of a term have higher numbers than those of earlier terms. */
 void rank_order(rank *rank, replica_log_kind kind) {
     MR_ASSERT(kind == REPLICA_LOG_JOIN || kind == REPLICA_LOG_LEAVE);
     rank->order = kind;
@@ -89,9 +89,9 @@ void rank_order(rank *rank, replica_log_kind kind) {
 
 void rank_flush(rank *rank) { batcher_flush(rank->batcher); }
 
-/* ---- Hearing. */
+/* ---- Answers. */
 
-/* What a server lets this rank have under way. */
+/* Stores the bytes that this rank may have in flight to a server. */
 static void take_grant(rank *rank, const slot_message_head *from, uint64_t grant) {
     for (uint32_t i = 0; i < rank->window_count; i++)
         if (rank->windows[i].server == from->who && rank->windows[i].incarnation == from->incarnation)
@@ -127,7 +127,7 @@ static void take_over(rank *rank, rank_lane *lane, size_t at, const slot_message
     rank->options.on_pushed(rank->options.context, message->slot, message->name, message->status);
 }
 
-/* Of LATER and WRONG nothing follows: a tick asks whether it came, a cluster map sends it elsewhere. */
+/* LATER and WRONG change nothing: the next tick asks whether the push arrived, a new cluster map sends it elsewhere. */
 static void take_pushed(rank *rank, rank_lane *lane, const slot_message_head *from, const slot_message *message) {
     bool over = message->status == SLOT_MESSAGE_OK || message->status == SLOT_MESSAGE_MISSED ||
                 message->status == SLOT_MESSAGE_GONE;
@@ -168,7 +168,7 @@ static void take_ordered(rank *rank, const slot_message *message) {
 static void take_pulled(rank *rank, rank_lane *lane, const slot_message *message) {
     bool gone = message->status == SLOT_MESSAGE_GONE;
     if ((message->status != SLOT_MESSAGE_OK && !gone) || lane->pull == PULL_NONE) return;
-    if (message->commit != lane->request) return; /* the answer to an earlier question */
+    if (message->commit != lane->request) return; /* the answer to an earlier pull */
     rank_set_pull(rank, lane, PULL_NONE);
     rank_start_pulls(rank);
     if (gone) {
@@ -243,7 +243,7 @@ static void on_map(void *context, const cluster_map *map) {
     rank_ask_everything(rank);
 }
 
-/* ---- Life. */
+/* ---- Creation and death. */
 
 rank *rank_create(const rank_options *options) {
     MR_ASSERT(options->rank < CLUSTER_MAP_RANKS_MAX && options->send != NULL && options->on_ready != NULL);
@@ -267,7 +267,7 @@ void rank_destroy(rank *rank) {
 }
 
 void rank_begin(rank *rank, uint64_t term, int64_t now_us) {
-    MR_ASSERT(term != 0 && !rank->begun); /* a rank is one term */
+    MR_ASSERT(term != 0 && !rank->begun); /* a rank object has one term */
     rank->begun = true;
     rank->term = term;
     batcher_set_incarnation(rank->batcher, term);
@@ -281,7 +281,7 @@ void rank_take_bytes(rank *rank, span bytes, shared_bytes *shared) {
 
 int64_t rank_next_us(const rank *rank) { return rank->next_tick_us; }
 
-/* The controller is asked periodically: the known servers may be gone. */
+/* A heartbeat to the controller asks for newer cluster maps: the known servers may be gone. */
 void rank_tick(rank *rank, int64_t now_us) {
     rank->next_tick_us = now_us + RANK_TICK_US;
     batcher_add(rank->batcher, rank->options.controller, NULL);

@@ -5,33 +5,31 @@
  *                          ▲                               │
  *                          └─── another generation: over ──┘
  *
- * A push is kept, unchanged, until it is acknowledged; a push that is lost, refused or sent to the wrong server is sent
- * again, in order, after the next cluster map or the next tick. Each term of a rank, in whichever process, first asks
- * every slot for the rank's last applied seq: the rank resumes at the lowest, and a seq that it repeats is acknowledged
- * and not applied. The pushes of the term before are committed or refused by then: a term never receives an answer
- * that belongs to another term. The rank does the same when another generation begins: its requests belong to a history
- * that is over.
+ * A push is kept, unchanged, until it is acknowledged; a push that is lost, refused or sent to the wrong server is
+ * sent again, in order, after the next cluster map or the next tick. Each term of a rank first asks every slot for the
+ * rank's last applied seq: the rank resumes at the lowest, and a seq that it repeats is acknowledged and not applied.
+ * The pushes of the term before are committed or refused by then: a term never receives an answer that belongs to
+ * another term. The rank does the same when another generation begins: its requests belong to a history that is over.
  *
- * In BSP the last slot is the round state (round_state.h). The rank pulls the round state as the others, with every
- * version: its terms of the round go with every contribution to that round. A contribution to the round state itself,
- * an empty one, is the rank's end-of-step; under a policy of backup workers it waits here until all other slots have
- * taken theirs. In a mixed deployment (cluster_map.h) it waits until the slots without rounds have acknowledged all
- * pushes of the rank up to that step: so the round state's version k says that they have all of the steps before k, of
- * every rank that was counted.
+ * In BSP the last slot is the round state (round_state.h). The rank pulls the round state like other slots, with every
+ * version, and sends the terms of the round in it with every contribution to that round. A contribution to the round
+ * state itself, an empty one, is the rank's end-of-step; under a policy of backup workers the rank sends it only after
+ * all other slots have taken the rank's contributions. In a mixed deployment (cluster_map.h) it waits until the slots
+ * without rounds have acknowledged all pushes of the rank up to that step: so at the round state's version k those
+ * slots have all pushes of the steps before k, of every rank that was counted.
  *
- * The query of a pull is written and read by the engine (state_machine.h); the rank keeps it until it is answered, and
- * repeats it.
+ * The query of a pull is written and read by the engine (state_machine.h); the rank keeps the query until the answer
+ * arrives, and repeats the pull.
  *
- * The bytes under way to a server are bounded by that server's grant (credit.h), over all slots that it leads; other
- * pushes wait here until there is room, in the order of their slots' priorities; but no slot is passed over more often
- * than if every other slot had gone RANK_PATIENCE times. All pushes for one slot go in order, so the first one has the
- * priority of the highest behind it. Pulls wait likewise if their number is bounded: a slow reader asks slowly; pulls
- * of the round state do not wait.
+ * The bytes in flight to a server are bounded by that server's grant (credit.h), over all slots whose head it is;
+ * other pushes wait until there is room, in the order of their slots' priorities; but no slot is passed over more
+ * often than RANK_PATIENCE times the number of slots. All pushes for one slot are sent in order. If the number of
+ * pulls is bounded, pulls wait in the same way; pulls of the round state do not wait.
  *
  * A tick asks whether a push has arrived, without its payload; the payload is sent again only if it has not.
  *
- * Bounds      RANK_WINDOW pushes per slot are kept; rank_push_pieces returns MR_BUSY for one more. Under way: the
- *             grant. One pull per slot, with its query.
+ * Bounds      RANK_WINDOW pushes per slot are kept; rank_push_pieces returns MR_BUSY for one more. Bytes in flight:
+ *             the grant. One pull per slot, with its query.
  * Ownership   payloads and queries are held in their shared buffers until they are acknowledged or answered; those
  *             without a buffer are copied.
  * Pure: bytes in, bytes out, ticks. */
@@ -44,35 +42,37 @@ enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
 
 typedef enum rank_spread {
     RANK_HEADS, /* pulls go to the head of a slot */
-    RANK_HOT,   /* to one of its copies, if it has some for reading; this rank to that one, as long as it answers */
-    RANK_ANY    /* to its copies in turn */
+    RANK_HOT,   /* with read replicas: pulls go to one replica while it answers; otherwise to the head */
+    RANK_ANY    /* pulls go to all replicas in turn */
 } rank_spread;
 
 typedef struct rank_options {
     uint32_t rank;
-    const char *address, *controller; /* address: copied; controller: borrowed for its life */
-    /* The slots that it pushes to and pulls from, borrowed for its life; NULL: all. It contacts no other: a rank that
-     * trains a part of a large table talks to the servers of that part. Outside ASP every rank sends its end-of-step to
-     * all slots. */
+    const char *address, *controller; /* address: copied; controller: borrowed for the rank's life */
+    /* The slots that the rank pushes to and pulls from, borrowed for its life; NULL: all. The rank contacts no other
+     * slot: a rank that trains a part of a large table needs only the servers of that part. Outside ASP every rank
+     * sends its end-of-step to all slots. */
     const uint32_t *touches;
     uint32_t touch_count;
-    uint32_t pulls_max; /* most pulls under way, the round state's not counted; others wait; 0: no bound */
-    rank_spread spread; /* which copies pulls go to */
+    uint32_t pulls_max; /* most pulls in flight, the round state's not counted; others wait; 0: no bound */
+    rank_spread spread; /* replicas that pulls go to */
     void (*send)(void *context, const char *address, span bytes);
     /* see batcher.h */
     void (*send_pieces)(void *context, const char *address, const shared_bytes_piece *pieces, size_t count);
-    /* Called before a push leaves for the head of this slot. Returns the payload in a form that the head can read,
-     * moved to the rank; NULL: unchanged, and *afar says whether it refers to outside bytes. May be NULL. */
+    /* Called before a push is sent to the head of this slot. Returns the payload in a form that the head can read,
+     * with a reference for the rank; NULL: unchanged, and *afar is set if the payload refers to memory outside it.
+     * May be NULL. */
     shared_bytes *(*carry)(void *context, uint32_t slot, span payload, bool *afar);
     void (*on_ready)(void *context);
-    /* The generation is over: no request under way will be answered, and on_ready comes again. May be NULL. */
+    /* The generation is over: no pending request will be answered, and on_ready is called again. May be NULL. */
     void (*on_over)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, slot_message_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    /* a pull of the round state was answered; borrowed */
+    /* a pull of the round state was answered; `terms` is borrowed */
     void (*on_round)(void *context, const round_state_terms *terms);
-    void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: gone; the current version */
-    /* rank_order: it holds from this round on */
+    /* the pulled version is gone; `version`: the current one */
+    void (*on_gone)(void *context, uint32_t slot, uint64_t version);
+    /* the order of rank_order was answered; it holds from `round` on */
     void (*on_ordered)(void *context, replica_log_kind kind, bool done, uint64_t round);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
@@ -82,7 +82,7 @@ typedef struct rank rank;
 
 rank *rank_create(const rank_options *options);
 void rank_destroy(rank *rank);
-void rank_begin(rank *rank, uint64_t term, int64_t now_us); /* that the cluster map gave it (cluster_map.h) */
+void rank_begin(rank *rank, uint64_t term, int64_t now_us); /* `term`: as the cluster map assigned it (cluster_map.h) */
 
 /* `shared`: the buffer of the bytes, see batcher.h; NULL: they are copied */
 void rank_take_bytes(rank *rank, span bytes, shared_bytes *shared);
@@ -91,43 +91,42 @@ void rank_tick(rank *rank, int64_t now_us);
 
 const cluster_map *rank_map(const rank *rank);
 uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last seq that is known to be applied */
-uint64_t rank_version(const rank *rank, uint32_t slot); /* from CLOCK */
+uint64_t rank_version(const rank *rank, uint32_t slot); /* version of the slot in CLOCK */
 
-/* The seqs of one slot grow, with any gaps: several pushes in one payload have the seq of the last. A seq that the
- * clock has already passed is sent all the same, and acknowledged. So a process that repeats a step may group its
- * pushes otherwise than the process before it, as long as no payload has pushes on both sides of its given clock.
- *
- * The shared buffer of the payload, and that of the tail in which the payload continues, are held until the push is
- * acknowledged. A payload without a shared buffer is copied. MR_BUSY: the window is full. */
+/* Pushes a payload to a slot. Seqs of one slot grow, with any gaps: several pushes in one payload have the seq of the
+ * last. A seq that the clock has already passed is still sent, and acknowledged. So a process that repeats a step may
+ * group its pushes in another way than the process before it, if no payload has pushes on both sides of the clock
+ * that it got. The shared buffers of the payload and of the tail, in which the payload continues, are held until the
+ * push is acknowledged. A payload without a shared buffer is copied. MR_BUSY: the window is full. */
 MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, shared_bytes *bytes,
                                    shared_bytes_piece tail);
-/* The tail in this shared buffer lies at `to` now, for the case that it is sent again. Earlier messages have left the
- * rank. */
+/* The tail in this shared buffer is at `to` from now on, for repeated sends. Earlier messages are sent before the
+ * move. */
 void rank_move(rank *rank, const shared_bytes *bytes, span to);
 typedef enum rank_pull_kind {
     RANK_PULL_ACKNOWLEDGED, /* the answer includes all acknowledged pushes of this rank to the slot */
-    /* It includes all earlier ones: they need not be acknowledged, so both can go at once. A pull that arrives before
-     * its push waits at the server. Not of BSP, where versions say it. */
+    /* The answer includes all earlier pushes of this rank, acknowledged or not, so push and pull can be sent
+     * together; a pull that arrives before its push waits at the server. Not for BSP, where the version says it. */
     RANK_PULL_BEHIND,
-    /* It includes all pushes of all ranks that were acknowledged before the pull: it goes down the chain. Not of BSP,
-     * where versions are exact. */
+    /* The answer includes all pushes of all ranks that were acknowledged before the pull: the pull is confirmed along
+     * the chain. Not for BSP, where versions are exact. */
     RANK_PULL_FRESH
 } rank_pull_kind;
 
-/* One pull at a time per slot; a newer one replaces it. `step`: of a slot with rounds the version, else the step that
- * all ranks must have ended (consistency_needs). The shared buffer of the query is held until the answer; NULL: the
- * query is copied. */
+/* Pulls from a slot. One pull at a time per slot; a newer one replaces it. `step`: with rounds the version, otherwise
+ * the step that all ranks must have ended (consistency_needs). The shared buffer of the query is held until the
+ * answer; NULL: the query is copied. */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes, rank_pull_kind kind);
 
 /* Sets the priority of a slot, 0 at first: from now on waiting requests of this rank for the slot go before those for
  * slots of a lower priority. Requests for one slot stay in order. */
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
 
-/* Of BSP: REPLICA_LOG_JOIN or REPLICA_LOG_LEAVE, one at a time; a newer one replaces it. The last member cannot
- * leave. */
+/* Joins or leaves BSP rounds: REPLICA_LOG_JOIN or REPLICA_LOG_LEAVE. One order at a time; a newer one replaces it.
+ * The last member cannot leave. */
 void rank_order(rank *rank, replica_log_kind kind);
 
-/* True: the server of *slot has no memory for a push. The push is repeated until the server has. */
+/* True: the server of *slot has no memory for a push, which is repeated until it has. */
 bool rank_refused(const rank *rank, uint32_t *slot);
 
-void rank_flush(rank *rank); /* sends the requests */
+void rank_flush(rank *rank); /* sends the added requests */

@@ -15,12 +15,12 @@ struct rank_agent {
     rank_agent_options options;
     batcher *batcher;
     uint64_t incarnation;    /* 0: none yet */
-    int64_t next_us, now_us; /* now_us: of the last tick */
+    int64_t next_us, now_us; /* now_us: time of the last tick */
     quiesce_client quiesce;
-    bool said; /* that all its ranks stand, in this pause */
+    bool said; /* the controller has the report that all ranks stand still in this pause */
     uint64_t generation;
     uint32_t rank_count;
-    uint64_t *terms; /* by rank, owned; 0: it does not play it */
+    uint64_t *terms; /* by rank, owned; 0: not held by this process */
 };
 
 static bool is_mine(const rank_agent *agent, const cluster_map_rank *part) {
@@ -35,7 +35,7 @@ static void count_ranks(rank_agent *agent, uint32_t rank_count) {
     agent->rank_count = rank_count;
 }
 
-/* All that ends, then all that begins. */
+/* Ends all terms that are over, then begins the new ones. */
 static void on_map(void *context, const cluster_map *map) {
     rank_agent *agent = context;
     const rank_agent_options *options = &agent->options;
@@ -63,7 +63,7 @@ static bool plays(const rank_agent *agent) {
 
 /* ---- Pauses. */
 
-/* Says where its ranks stand; true: all of them do. */
+/* Reports the state of all ranks to the controller. True: all stand still. */
 static bool tell_ranks(rank_agent *agent) {
     bool all = true;
     MR_ASSERT(agent->options.stands != NULL && agent->quiesce.number != 0);
@@ -100,7 +100,8 @@ static void take_pause(rank_agent *agent, const slot_message *message) {
 
 bool rank_agent_rests(const rank_agent *agent, uint64_t ended) { return quiesce_client_holds(&agent->quiesce, ended); }
 
-/* As long as not all stand it is asked again and again; whether they do is asked of the host, and costs little. */
+/* Reports once all ranks stand still; until then the controller repeats its question. Each call asks the host, which
+ * is cheap. */
 void rank_agent_say(rank_agent *agent) {
     if (agent->quiesce.number == 0 || agent->said) return;
     for (uint32_t i = 0; i < agent->rank_count; i++) {
@@ -113,7 +114,7 @@ void rank_agent_say(rank_agent *agent) {
     batcher_flush(agent->batcher);
 }
 
-/* ---- What comes. */
+/* ---- Messages. */
 
 static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
     rank_agent *agent = context;

@@ -1,4 +1,4 @@
-/* rank_agent_test.c — one worker: it beats, and plays what the newest cluster map says. */
+/* rank_agent_test.c — one worker: it sends heartbeats, and holds the ranks that the newest cluster map gives it. */
 #include "ps/rank_agent.h"
 
 #include <setjmp.h>
@@ -18,10 +18,10 @@ enum { RANKS = 4 };
 typedef struct world {
     rank_agent *agent;
     message_recorder recorder;
-    uint64_t played[RANKS]; /* terms; 0: it is not played */
+    uint64_t played[RANKS]; /* terms by rank; 0: not held */
     int begun, ended;
-    uint64_t replaced; /* by this incarnation */
-    uint64_t step;     /* where its ranks stand, or in which they are: */
+    uint64_t replaced; /* incarnation that replaced the agent's */
+    uint64_t step;     /* step of its ranks; ended if `still` */
     bool still;
 } world;
 
@@ -50,7 +50,7 @@ static bool stands(void *context, uint32_t rank, uint64_t *step) {
     return world->still;
 }
 
-/* Rank i is played by workers[i], whose incarnation is in the last digit of its term. */
+/* Rank i is held by cluster_map_ranks[i]. */
 static void hear_map(world *world, uint64_t number, uint32_t ranks, const cluster_map_rank *cluster_map_ranks) {
     cluster_map map = {.number = number, .generation = 5, .birth = 1, .rank_count = ranks};
     map.ranks = (cluster_map_rank *)(uintptr_t)cluster_map_ranks;
@@ -74,7 +74,7 @@ static void start(world *world) {
                                   .context = world};
     world->agent = rank_agent_create(&options);
     assert_int_equal(rank_agent_next_us(world->agent), CLOCK_NEVER_US);
-    hear_map(world, 1, 1, (cluster_map_rank[]){{7, 0, 1}}); /* it is nobody yet */
+    hear_map(world, 1, 1, (cluster_map_rank[]){{7, 0, 1}}); /* the agent has no incarnation yet */
     assert_int_equal(world->begun, 0);
     rank_agent_begin(world->agent, 70, 100);
 }
@@ -84,7 +84,7 @@ static void it_says_that_it_is_here(void **state) {
     start(&world);
     assert_int_equal(rank_agent_next_us(world.agent), 100);
     rank_agent_tick(world.agent, 100);
-    assert_true(world.recorder.batches == 1 && world.recorder.count == 0); /* a sign of life */
+    assert_true(world.recorder.batches == 1 && world.recorder.count == 0); /* a heartbeat */
     assert_int_equal(rank_agent_next_us(world.agent), 100 + RANK_AGENT_BEAT_US);
     rank_agent_destroy(world.agent);
 }
@@ -92,15 +92,15 @@ static void it_says_that_it_is_here(void **state) {
 static void it_plays_what_the_newest_map_says(void **state) {
     world world;
     start(&world);
-    /* Another process of this worker, another worker, this one, nobody. */
+    /* The ranks are held by another process of this worker, another worker, this process, and no process. */
     hear_map(&world, 3, 4, (cluster_map_rank[]){{7, 69, 2}, {6, 70, 3}, {7, 70, 3}, {0}});
     assert_true(world.begun == 1 && world.played[2] == 3);
     hear_map(&world, 4, 4, (cluster_map_rank[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}});
     assert_true(world.begun == 2 && world.ended == 0 && world.played[0] == 4);
-    /* One goes to another worker, one was another's meanwhile. */
+    /* Rank 2 goes to another worker; rank 0 was another's in between, so its term is new. */
     hear_map(&world, 7, 4, (cluster_map_rank[]){{7, 70, 6}, {6, 70, 3}, {6, 70, 5}, {0}});
     assert_true(world.begun == 3 && world.ended == 2 && world.played[0] == 6 && world.played[2] == 0);
-    hear_map(&world, 5, 4, (cluster_map_rank[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}}); /* late */
+    hear_map(&world, 5, 4, (cluster_map_rank[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}}); /* a late message */
     assert_true(world.begun == 3 && world.ended == 2 && rank_agent_map(world.agent)->number == 7);
     assert_int_equal(world.played[0], 6);
     rank_agent_destroy(world.agent);
@@ -114,7 +114,7 @@ static void hear_replaced(world *world, uint32_t who, uint64_t incarnation) {
     message_recorder_free(&batch);
 }
 
-/* It began when the metadata store had lost its disk, and an earlier one is known. */
+/* The process enrolled when the metadata store had lost its disk; the controller knows a higher incarnation. */
 static void an_unheard_rank_acquires_another_incarnation(void **state) {
     world world;
     uint64_t later = metadata_store_version(1, 5);
@@ -122,10 +122,10 @@ static void an_unheard_rank_acquires_another_incarnation(void **state) {
     hear_map(&world, 2, 1, (cluster_map_rank[]){{7, 70, 2}});
     assert_int_equal(world.begun, 1);
     hear_replaced(&world, SLOT_MESSAGE_CONTROLLER, later);
-    assert_int_equal(world.replaced, 0); /* it plays: it was heard */
+    assert_int_equal(world.replaced, 0); /* the worker holds a rank, so it was accepted */
     hear_map(&world, 3, 1, (cluster_map_rank[]){{9, 1, 3}});
     hear_replaced(&world, 1, later);
-    hear_replaced(&world, SLOT_MESSAGE_CONTROLLER, 71); /* another took its place */
+    hear_replaced(&world, SLOT_MESSAGE_CONTROLLER, 71); /* a process of the same generation took its place */
     assert_int_equal(world.replaced, 0);
     hear_replaced(&world, SLOT_MESSAGE_CONTROLLER, later);
     assert_int_equal(world.replaced, later);
@@ -145,35 +145,35 @@ static void it_rests_and_says_where_its_ranks_stand(void **state) {
     world world;
     start(&world);
     hear_map(&world, 2, 2, (cluster_map_rank[]){{7, 70, 2}, {7, 70, 2}});
-    hear_pause(&world, 1, SLOT_MESSAGE_OK, 4, 0); /* not the controller's */
+    hear_pause(&world, 1, SLOT_MESSAGE_OK, 4, 0); /* not from the controller */
     assert_false(rank_agent_rests(world.agent, 9));
     world.step = 3;
     hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_OK, 4, 0);
-    /* both are in it */
+    /* both ranks are in the step */
     assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_PAUSED, SLOT_MESSAGE_LATER, 4), 2);
     assert_true(rank_agent_rests(world.agent, 3));
-    hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_OK, 4, 4); /* others need another step */
+    hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_OK, 4, 4); /* other ranks need another step */
     assert_false(rank_agent_rests(world.agent, 3));
     world.still = true;
     rank_agent_say(world.agent);
-    /* of the batch before: it has to go on */
+    /* step 3 is below the floor: the rank must end another */
     assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_PAUSED), 2);
     world.step = 4;
     world.recorder.count = 0;
     rank_agent_say(world.agent);
     assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_PAUSED, SLOT_MESSAGE_OK, 4), 2);
     world.recorder.count = 0;
-    rank_agent_say(world.agent); /* that was said */
+    rank_agent_say(world.agent); /* already reported */
     assert_int_equal(world.recorder.count, 0);
     hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_GONE, 4, 0);
     assert_false(rank_agent_rests(world.agent, 4));
-    hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_OK, 4, 0); /* late */
+    hear_pause(&world, SLOT_MESSAGE_CONTROLLER, SLOT_MESSAGE_OK, 4, 0); /* a late message */
     assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_PAUSED, SLOT_MESSAGE_GONE, 4), 1);
     assert_false(rank_agent_rests(world.agent, 4));
     rank_agent_destroy(world.agent);
 }
 
-/* Nobody says it again: whoever paused it is gone. */
+/* The controller does not repeat the pause: it is gone. */
 static void a_rest_ends_by_itself(void **state) {
     world world;
     start(&world);

@@ -12,26 +12,26 @@
 typedef struct worker_pool {
     const cluster_map_process *workers;
     size_t count;
-    uint32_t *plays; /* by worker, owned: how many ranks */
+    uint32_t *plays; /* ranks by worker index, owned; [count]: ranks without a connected worker */
 } worker_pool;
 
 static bool is_here(const cluster_map_process *worker) { return worker->alive && !worker->doubted; }
 
-/* The index of this worker, if it is here; else the count. */
+/* The index of this worker if it is connected, otherwise `count`. */
 static size_t find(const worker_pool *pool, uint32_t id) {
     const cluster_map_process *worker =
         binary_search_find(&id, pool->workers, pool->count, sizeof *pool->workers, binary_search_u32);
     return worker != NULL && is_here(worker) ? (size_t)(worker - pool->workers) : pool->count;
 }
 
-/* The worker of the rank, if its process is connected; else the count. */
+/* The index of the rank's worker if its process is connected, otherwise `count`. */
 static size_t holder_of(const worker_pool *pool, const cluster_map *map, uint32_t rank) {
     const cluster_map_rank *holder = &map->ranks[rank];
     size_t at = holder->since == 0 ? pool->count : find(pool, holder->worker);
     return at < pool->count && pool->workers[at].incarnation == holder->incarnation ? at : pool->count;
 }
 
-/* The workers with the fewest and the most ranks; the first of those. False: no worker is connected. */
+/* The first workers with the fewest and with the most ranks. False: no worker is connected. */
 static bool extremes(const worker_pool *pool, size_t *least, size_t *most) {
     bool found = false;
     for (size_t i = 0; i < pool->count; i++) {
@@ -66,7 +66,7 @@ static bool fill(worker_pool *pool, cluster_map *map) {
     return changed;
 }
 
-/* A rank of `from` for the worker `to`: the one of its number, else the last. */
+/* The rank that moves from `from` to `to`: the one with the number of `to`, otherwise the last one. */
 static uint32_t rank_for(const worker_pool *pool, const cluster_map *map, size_t from, size_t to) {
     uint32_t found = NO_RANK;
     for (uint32_t rank = 0; rank < map->rank_count; rank++) {

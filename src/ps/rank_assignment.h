@@ -6,22 +6,21 @@
  *   its worker is gone, or was never there   the worker of the same number, if connected and without a rank; else the
  *                                            one with the fewest ranks
  *   one has two more than another            the other one gets one of them: its own number first, else the last
- *   all are gone                             nothing changes: a silent worker may be heard again
+ *   all are gone                             nothing changes: a silent worker may return
  *
- * So a worker that starts again gets its rank back, fewer workers than ranks hold several each, and surplus workers
- * wait for another to go. A rank that changes its worker resumes from its last acknowledged point (rank.h): nothing is
- * lost with the process, and the cluster map's term keeps the two apart (cluster_map.h).
+ * So a worker that restarts gets its rank back, fewer workers than ranks hold several each, and surplus workers wait
+ * until another leaves. A rank that changes its worker resumes after its last acknowledged push (rank.h): nothing is
+ * lost with the process, and the term in the cluster map fences the former worker (cluster_map.h).
  *
  * Pure: the same facts give the same assignment. */
 #pragma once
 #include "ps/cluster_map.h"
 
-/* A worker that is not alive, or doubted, is not connected. */
+/* Both functions treat a worker that is dead or doubted as not connected. */
 
-/* Changes the workers of ranks in the cluster map, whose number is that of the one to decide. False: nothing changed.
- */
+/* Changes the workers of ranks in the cluster map, which has the number of the proposal. False: no change. */
 bool rank_assignment_next(cluster_map *map, const cluster_map_process *workers, size_t count);
 
-/* The same where the program of a worker computes one rank: each rank is held by the worker of its number only; a
+/* The same for programs whose workers compute one rank each: a rank is held only by the worker of its number; a
  * missing worker is waited for. */
 bool rank_assignment_own(cluster_map *map, const cluster_map_process *workers, size_t count);

@@ -1,5 +1,4 @@
-/* rank_assignment_test.c — rank assignment: every process gets a share, no rank two processes, and as little as
- * possible moves. */
+/* rank_assignment_test.c — every process gets a share, no rank has two processes, and few ranks move. */
 #include "ps/rank_assignment.h"
 
 #include <setjmp.h>
@@ -51,15 +50,15 @@ static void a_rank_whose_process_is_gone_is_played_by_another(void **state) {
     (void)next(&world);
     world.workers[1].alive = false;
     assert_true(next(&world));
-    assert_int_equal(holder(&world, 1), 3); /* who had nothing to do */
+    assert_int_equal(holder(&world, 1), 3); /* the worker without a rank */
     assert_true(world.map.ranks[1].since == 3 && world.map.ranks[0].since == 2);
     world.workers[0].alive = false;
     assert_true(next(&world));
-    assert_int_equal(holder(&world, 0), 2); /* now one plays two */
+    assert_int_equal(holder(&world, 0), 2); /* one worker holds two ranks */
     world.workers[1] = (cluster_map_process){.id = 1, .incarnation = 21, .alive = true};
-    assert_true(next(&world)); /* who comes gets one of them: not its own, which another plays alone */
+    assert_true(next(&world)); /* a new worker gets one of the two; its own number is held by a worker with one rank */
     assert_true(holder(&world, 1) == 3 && holder(&world, 2) == 1 && holder(&world, 0) == 2);
-    world.workers[3].incarnation = 33; /* another process: its rank is its own again */
+    world.workers[3].incarnation = 33; /* another process of the worker keeps its rank */
     assert_true(next(&world));
     assert_true(holder(&world, 1) == 3 && world.map.ranks[1].incarnation == 33);
     cluster_map_fini(&world.map);
@@ -82,7 +81,7 @@ static void without_workers_nothing_changes(void **state) {
     cluster_map_fini(&world.map);
 }
 
-/* Every rank is played by one that is here; no two differ by more than one; what need not change hands does not. */
+/* Every rank is held by a connected worker, shares differ by at most one, and no rank moves without need. */
 static void check(const world *world, const cluster_map_rank *before) {
     uint32_t plays[WORKERS_MAX] = {0}, least = UINT32_MAX, most = 0, here = 0, moved = 0, orphans = 0;
     for (uint32_t i = 0; i < world->map.rank_count; i++) {
@@ -102,7 +101,7 @@ static void check(const world *world, const cluster_map_rank *before) {
         if (plays[i] > most) most = plays[i];
     }
     assert_true(most <= least + 1);
-    assert_true(moved <= orphans + world->map.rank_count / here * here); /* at most a share for each */
+    assert_true(moved <= orphans + world->map.rank_count / here * here); /* at most one share for each worker */
 }
 
 static void many_comings_and_goings(void **state) {
@@ -135,7 +134,7 @@ static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
     assert_true(rank_assignment_own(&world.map, world.workers, world.count));
     assert_true(world.map.ranks[1].since == 0 && world.map.ranks[0].since != 0 && holder(&world, 2) == 2);
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
-    world.workers[0].alive = false; /* it is waited for */
+    world.workers[0].alive = false; /* a missing worker is waited for */
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
     world.workers[0] = (cluster_map_process){.id = 0, .incarnation = 30, .alive = true};
     world.workers[1].alive = true;

@@ -2,7 +2,7 @@
 #include "base/assert.h"
 #include "ps/rank_internal.h"
 
-typedef struct sums { /* over all lanes */
+typedef struct sums { /* totals over all lanes */
     uint32_t known, pulls_out;
     size_t untaken;
 } sums;
@@ -11,7 +11,7 @@ static bool waits(const rank_lane *lane) {
     return lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING;
 }
 
-/* 2: pushes are in the order of their seqs, and those that wait are the last ones. */
+/* 2: pushes are in the order of their seqs, and the waiting ones are last. */
 static void check_window(const rank *rank, const rank_lane *lane, sums *sums) {
     uint32_t slot = rank_slot(rank, lane);
     bool taken = rank_in_rounds(rank, slot) && !rank_is_round_state(rank, slot);
@@ -25,7 +25,7 @@ static void check_window(const rank *rank, const rank_lane *lane, sums *sums) {
     }
 }
 
-/* 3, 4: who waits stands in one line, where it can go; a pull that is not asked has no query. */
+/* 3, 4: a waiting request is in exactly one queue; a lane without a pull has no query. */
 static void check_lines(const rank *rank, const rank_lane *lane, sums *sums) {
     uint32_t slot = rank_slot(rank, lane);
     bool lined = timer_heap_holds(&lane->push_entry.preferred), has_window = lane->credit_window != RANK_NO_WINDOW;
@@ -39,7 +39,7 @@ static void check_lines(const rank *rank, const rank_lane *lane, sums *sums) {
     sums->pulls_out += lane->pull == PULL_OUT && !rank_is_round_state(rank, slot);
 }
 
-/* 5: what is under way to a server is counted there. */
+/* 5: `out` is the size of the pushes in flight to the server. */
 static void check_windows(const rank *rank) {
     for (uint32_t i = 0; i < rank->window_count; i++) {
         uint64_t out = 0;
@@ -55,7 +55,7 @@ static void check_windows(const rank *rank) {
 
 void rank_check(const rank *rank) {
     sums sums = {0};
-    if (rank->lanes == NULL) return; /* no cluster map has come yet */
+    if (rank->lanes == NULL) return; /* no cluster map yet */
     MR_ASSERT(rank->slot_count == rank_map(rank)->slot_count && rank->generation == rank_map(rank)->generation); /* 1 */
     for (uint32_t i = 0; i < rank->slot_count; i++) sums.known += rank->lanes[i].known;
     for (uint32_t i = 0; i < rank->touch_count; i++) {

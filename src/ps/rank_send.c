@@ -1,4 +1,4 @@
-/* rank_send.c — see rank.h and rank_internal.h: sending of requests, and the queues of those that wait.
+/* rank_send.c — see rank.h and rank_internal.h: sending of requests, and the queues of waiting ones.
  * Tested by src/ps/rank_test.c. */
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "base/mutation.h"
 #include "ps/rank_internal.h"
 
-/* The copy at this place of the chain, counted around. */
+/* Sends to the replica at this place of the chain, modulo its length. */
 static void ask_copy(rank *rank, uint32_t slot, uint32_t place, slot_message *message) {
     const cluster_map *map = batcher_map(rank->batcher);
     MR_ASSERT(slot < rank->slot_count && rank->slot_count == map->slot_count);
@@ -34,7 +34,7 @@ void rank_ask_order(rank *rank) {
 
 /* ---- Pushes. */
 
-/* The held payload may refer to memory that another server does not see. */
+/* Lets the host convert a payload that refers to memory which the slot's server does not map. */
 static shared_bytes *carry(rank *rank, uint32_t slot, slot_message *message) {
     if (rank->options.carry == NULL || message->payload.size == 0) return NULL;
     bool afar = false;
@@ -64,7 +64,8 @@ static bool waits(const rank_lane *lane) {
     return lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING;
 }
 
-/* Have the slots without rounds acknowledged the step that this contribution ends? What they have of it, they keep. */
+/* Whether the slots without rounds have acknowledged all pushes up to the step that this contribution ends.
+ * `free_passed` advances past such slots, which cannot block this contribution again. */
 static bool is_free(rank *rank, uint64_t name) {
     if (!batcher_map(rank->batcher)->mixed || MUTATED("ledger-first")) return true;
     for (; rank->free_passed < rank->touch_count; rank->free_passed++) {
@@ -75,25 +76,25 @@ static bool is_free(rank *rank, uint64_t name) {
     return true;
 }
 
-/* The round state may have to be the last: a tick says that all other slots have taken what the rank has for the round,
- * or, if they have no rounds, have it. */
+/* A contribution to the round state may have to be last: it states that all other slots with rounds have taken the
+ * rank's pushes for the round, and that slots without rounds have acknowledged theirs. */
 static bool may_tick(rank *rank, const rank_lane *lane) {
     if (!rank_is_round_state(rank, rank_slot(rank, lane))) return true;
     return (!rank->terms.waits || rank->untaken == 0) && is_free(rank, lane->window[lane->count - 1].name);
 }
 
-/* At its credit window, if it waits and may go. */
+/* Queues the lane at its credit window if a push waits and may be sent. */
 static void line_up(rank *rank, rank_lane *lane) {
     if (lane->credit_window == RANK_NO_WINDOW || !waits(lane) || !may_tick(rank, lane)) return;
     priority_queue_wait(&rank->windows[lane->credit_window].queue, &lane->push_entry, lane->priority);
 }
 
-static bool is_taken_from(const rank *rank, const rank_lane *lane) { /* by a head that has rounds */
+static bool is_taken_from(const rank *rank, const rank_lane *lane) { /* a slot whose head answers TAKEN */
     uint32_t slot = rank_slot(rank, lane);
     return rank_in_rounds(rank, slot) && !rank_is_round_state(rank, slot);
 }
 
-/* A push that is TAKEN holds no credit. */
+/* A push in the state TAKEN holds no credit. */
 static void count_out(rank *rank, const rank_lane *lane, const sent *sent) {
     credit_window *window =
         sent->state == SENT_OUT && lane->credit_window != RANK_NO_WINDOW ? &rank->windows[lane->credit_window] : NULL;
@@ -122,7 +123,7 @@ void rank_set_state(rank *rank, rank_lane *lane, sent *sent, sent_state state) {
         leave_line(rank, lane);
 }
 
-/* Those before it may wait still: they are there, too, and the word of it was lost. */
+/* Earlier pushes of the lane may still wait: they have arrived, and their answers were lost. */
 void rank_end_state(rank *rank, rank_lane *lane, const sent *gone) {
     count_out(rank, lane, gone);
     leave_line(rank, lane);
@@ -139,7 +140,7 @@ static bool has_room(const credit_window *window, size_t size) {
     return size == 0 || window->out == 0 || window->out + size <= window->grant || MUTATED("no-credit");
 }
 
-/* The next slot goes, or none: a large push is not overtaken until there is room for it. */
+/* Sends pushes in queue order until one has no room: a large push is not overtaken. */
 void rank_send_waiting(rank *rank, uint32_t index) {
     MR_ASSERT(index < rank->window_count);
     credit_window *window = &rank->windows[index];
@@ -156,10 +157,10 @@ void rank_send_waiting(rank *rank, uint32_t index) {
     }
 }
 
-/* Behind whatever waits there already. Where nobody waits it goes as it is, which is how most do: a line of one is a
- * line in vain. Without a credit window a cluster map brings it. */
+/* Queues the push behind waiting ones. If none waits, the push is sent at once without the cost of the queue. Without
+ * a credit window the next cluster map sends it. */
 void rank_send_last(rank *rank, rank_lane *lane) {
-    MR_ASSERT(lane->count > 0 && lane->window[lane->count - 1].state == SENT_TAKEN); /* it holds no credit yet */
+    MR_ASSERT(lane->count > 0 && lane->window[lane->count - 1].state == SENT_TAKEN); /* the push holds no credit yet */
     sent *last = &lane->window[lane->count - 1];
     credit_window *window = lane->credit_window == RANK_NO_WINDOW ? NULL : &rank->windows[lane->credit_window];
     bool first = lane->count == 1 || last[-1].state != SENT_WAITING;
@@ -174,7 +175,7 @@ void rank_send_last(rank *rank, rank_lane *lane) {
     if (window != NULL) rank_send_waiting(rank, lane->credit_window);
 }
 
-/* Once between two ticks: of what was lost together one hears one by one. */
+/* Once between two ticks: pushes that were lost together are answered by one RESEND each. */
 void rank_wait_again(rank *rank, rank_lane *lane, uint64_t last) {
     if (lane->again) return;
     lane->again = true;
@@ -194,7 +195,8 @@ void rank_tick_round_state(rank *rank) {
 
 /* ---- Pulls. */
 
-/* Who is asked for the same again and again may know it by its name: so one who answers is asked the next time, too. */
+/* The replica at which a pull is directed. A replica that answers is asked again, since it may have cached the
+ * query. */
 static uint32_t place_of(rank *rank, uint32_t slot) {
     rank_lane *lane = &rank->lanes[slot];
     bool hot = batcher_map(rank->batcher)->slots[slot].more != 0;
@@ -244,8 +246,8 @@ static bool has_place(const rank *rank) {
     return rank->options.pulls_max == 0 || rank->pulls_out < rank->options.pulls_max;
 }
 
-/* The round state's needs no place: a pull that has one may wait for others who wait for what this rank adds to a
- * round. */
+/* A pull of the round state needs no place: the pulls that have places may wait for other ranks that wait for this
+ * rank's contribution. */
 void rank_start_pulls(rank *rank) {
     priority_entry *next;
     if (priority_queue_empty(&rank->pulls)) return;
@@ -267,7 +269,7 @@ void rank_start_pull(rank *rank, rank_lane *lane) {
     rank_start_pulls(rank);
 }
 
-/* ---- Again. */
+/* ---- Repetition. */
 
 void rank_ask_again(rank *rank) {
     for (uint32_t i = 0; i < rank->touch_count; i++) {
@@ -278,7 +280,7 @@ void rank_ask_again(rank *rank) {
         for (size_t k = 0; lane->known && k < lane->count; k++)
             if (lane->window[k].state != SENT_WAITING) ask_push(rank, slot, &lane->window[k], true);
         if (!lane->known || lane->pull != PULL_OUT) continue;
-        lane->tries += rank->options.spread == RANK_HOT; /* a copy that does not answer is passed over */
+        lane->tries += rank->options.spread == RANK_HOT; /* a replica that does not answer is passed over */
         ask_pull(rank, slot);
     }
     for (uint32_t i = 0; i < rank->window_count; i++) rank_send_waiting(rank, i);
@@ -286,7 +288,7 @@ void rank_ask_again(rank *rank) {
     rank_ask_order(rank);
 }
 
-/* Servers that were there before keep what they have granted. */
+/* Index of the window of the slot's head; a server that had a window before keeps its grant. */
 static uint32_t credit_window_of(rank *rank, credit_window *before, uint32_t before_count, uint32_t slot) {
     const cluster_map *map = batcher_map(rank->batcher);
     if (map->slots[slot].count == 0) return RANK_NO_WINDOW;
@@ -302,7 +304,7 @@ static uint32_t credit_window_of(rank *rank, credit_window *before, uint32_t bef
     return rank->window_count - 1;
 }
 
-/* Pushes under way at another head are over. */
+/* The slot's head or epoch changed: all pushes wait to be sent again. */
 static void wait_at(rank *rank, rank_lane *lane, uint32_t window) {
     lane->credit_window = window;
     for (size_t i = 0; i < lane->count; i++) {
@@ -312,7 +314,7 @@ static void wait_at(rank *rank, rank_lane *lane, uint32_t window) {
     }
 }
 
-/* The same head, in the same epoch: a cluster map that is not about this slot calls nothing back. */
+/* The head and the epoch are unchanged: pushes in flight still count. */
 static void stay_at(rank *rank, rank_lane *lane, uint32_t window) {
     lane->credit_window = window;
     for (size_t i = 0; i < lane->count; i++)

@@ -1,13 +1,13 @@
 /* rank_set.h — set of ranks.
  *
- * On the wire it is a bit for each rank of the table, the lowest first, in whole bytes; bits behind the last rank are
- * 0, so that equal sets are equal bytes. */
+ * The encoding has a bit for each rank of the table, the lowest first, in whole bytes; bits after the last rank are 0,
+ * so that equal sets have equal encodings. */
 #pragma once
 #include "base/bytes.h"
 
 enum { RANK_SET_MAX = 1024, RANK_SET_WORDS = RANK_SET_MAX / 64 };
 
-typedef struct rank_set { /* zero-initialized it is empty */
+typedef struct rank_set { /* a zero-initialized set is empty */
     uint64_t words[RANK_SET_WORDS];
 } rank_set;
 
@@ -40,12 +40,12 @@ static inline rank_set rank_set_both(const rank_set *a, const rank_set *b) {
 }
 static inline bool rank_set_same(const rank_set *a, const rank_set *b) { return memcmp(a, b, sizeof *a) == 0; }
 
-static inline size_t rank_set_size(uint32_t rank_count) { return (rank_count + 7) / 8; } /* on the wire */
+static inline size_t rank_set_size(uint32_t rank_count) { return (rank_count + 7) / 8; } /* encoded bytes */
 
 static inline void rank_set_write(const rank_set *set, uint32_t rank_count, writer *writer) {
     writer_bytes(writer, set->words, rank_set_size(rank_count));
 }
-/* False: there is a rank in it that the table does not have, or the reader has failed. */
+/* False: a rank of the set is not in the table, or the reader has failed. */
 static inline bool rank_set_read(reader *reader, uint32_t rank_count, rank_set *out) {
     const uint8_t *at = reader_bytes(reader, rank_set_size(rank_count));
     *out = (rank_set){0};

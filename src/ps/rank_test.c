@@ -1,4 +1,4 @@
-/* rank_test.c — one rank against a cluster map and answers made by hand: what it says, to whom, and how often. */
+/* rank_test.c — one rank against a cluster map and answers made by hand: its messages, their receivers and number. */
 #include "ps/rank.h"
 
 #include <setjmp.h>
@@ -56,8 +56,8 @@ static void hear(world *world, const slot_message *message) {
     message_recorder_free(&batch);
 }
 
-/* A cluster map with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other, which has so
- * many copies for reading. */
+/* A cluster map with both slots on s0 and s1. Slot 0 has the epoch `epoch`; the other slot has the epoch `number`,
+ * and `more` replicas for reading. */
 static void hear_slots(world *world, uint64_t number, uint32_t first, uint64_t epoch, uint8_t more) {
     cluster_map map = {
         .number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
@@ -106,9 +106,9 @@ static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
     hear_map(world, 1, 0);
     assert_int_equal(message_recorder_named(&world->recorder, "s0", SLOT_MESSAGE_HELLO, SLOT_MESSAGE_OK, 0), SLOTS);
     slot_message clock = {.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .name = 3, .commit = 6};
-    hear(world, &clock); /* to an earlier term */
+    hear(world, &clock); /* an answer to an earlier term */
     clock.commit = 7;
-    clock.status = SLOT_MESSAGE_LATER; /* that one has something under way */
+    clock.status = SLOT_MESSAGE_LATER; /* LATER: the earlier term has pushes in flight */
     hear(world, &clock);
     clock.status = SLOT_MESSAGE_OK;
     clock.name = 4;
@@ -127,34 +127,35 @@ static void unacknowledged_pushes_are_repeated(void **state) {
     rank_flush(world.rank);
     assert_true(world.recorder.list[0].message.prev == 4 && world.recorder.list[1].message.prev == 5);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 6});
-    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 6}); /* twice */
-    /* another rank's */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 6}); /* a repeated answer */
+    /* an answer to another rank */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 1, .name = 7});
-    /* not there */
+    /* a server without the slot */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_WRONG, .rank = 2, .name = 5});
     assert_true(world.pushed == 1 && unacknowledged(&world) == RANK_WINDOW - 1);
-    hear_map(&world, 2, 1); /* another head: all of it, in order, once */
+    hear_map(&world, 2, 1); /* another head: all unacknowledged pushes once, in order */
     assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1 &&
                 message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6) == 0);
     rank_tick(world.rank, RANK_TICK_US);
     assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 2 &&
                 message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1);
-    /* has it come? */
+    /* a question without a payload */
     assert_int_equal(world.recorder.list[world.recorder.count - 1].message.entry, SLOT_MESSAGE_PUSH_ASK);
     hear(&world,
          &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 7, .prev = 5});
-    hear(
-        &world,
-        &(slot_message){
-            .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 8, .prev = 5}); /* as well */
-    /* no: all behind that, once */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED,
+                                 .status = SLOT_MESSAGE_RESEND,
+                                 .rank = 2,
+                                 .name = 8,
+                                 .prev = 5}); /* a second RESEND */
+    /* RESEND: all pushes after seq 5, once */
     assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 7) == 3 &&
                 message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 2);
     assert_int_equal(rank_next_us(world.rank), 2 * RANK_TICK_US);
     rank_destroy(world.rank);
 }
 
-/* Two were thought to be lost, and wait for room; the head has both, and its word of the first one was lost. */
+/* Two pushes are presumed lost and wait for credit; the head has both, and its answer to the first was lost. */
 static void pushes_before_an_acknowledged_one_are_repeated(void **state) {
     world world;
     start(&world, RANK_HEADS);
@@ -162,18 +163,18 @@ static void pushes_before_an_acknowledged_one_are_repeated(void **state) {
     for (uint64_t name = 5; name < 7; name++)
         assert_int_equal(push(&world, 0, name, span_of("01234567", 8), NULL), MR_OK);
     rank_prefer(world.rank, 1, 1);
-    assert_int_equal(push(&world, 1, 5, span_of("01234567", 8), NULL), MR_OK); /* the next one to go */
+    assert_int_equal(push(&world, 1, 5, span_of("01234567", 8), NULL), MR_OK); /* the next push in the queue */
     rank_flush(world.rank);
     slot_message pushed = {
         .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 5, .prev = 4, .commit = 1};
-    hear(&world, &pushed); /* slot 1 has its turn, and there is room for one */
+    hear(&world, &pushed); /* slot 1 is next, and there is room for one push */
     world.recorder.count = 0;
     pushed.status = SLOT_MESSAGE_OK;
     pushed.name = 6;
     hear(&world, &pushed);
     assert_int_equal(unacknowledged(&world), 2);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5), 0);
-    /* now there is room */
+    /* credit for another push */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 1, .name = 5, .commit = 1});
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5), 1);
     pushed.name = 5;
@@ -182,7 +183,7 @@ static void pushes_before_an_acknowledged_one_are_repeated(void **state) {
     rank_destroy(world.rank);
 }
 
-/* How often the push of that slot went to s0: with its payload, or as a question. */
+/* Number of pushes of this slot sent to s0 with this `entry`: 0 with payload, SLOT_MESSAGE_PUSH_ASK as a question. */
 static size_t went(const world *world, uint32_t slot, uint8_t entry) {
     size_t count = 0;
     for (size_t i = 0; i < world->recorder.count; i++) {
@@ -204,10 +205,10 @@ static void a_map_about_other_slots_calls_nothing_back(void **state) {
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 1);
     hear_epoch(&world, 2, 0, 1);
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 2);
-    assert_int_equal(went(&world, 0, SLOT_MESSAGE_PUSH_ASK), 1); /* it is asked for */
+    assert_int_equal(went(&world, 0, SLOT_MESSAGE_PUSH_ASK), 1); /* asked without a payload */
     assert_int_equal(push(&world, 0, 6, span_of("more", 4), NULL), MR_OK);
     rank_flush(world.rank);
-    assert_int_equal(went(&world, 0, 0), 1); /* what is under way is counted: there is no room for more */
+    assert_int_equal(went(&world, 0, 0), 1); /* pushes in flight use up the credit */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 0, .name = 5, .commit = 8});
     assert_int_equal(went(&world, 0, 0), 2);
     rank_destroy(world.rank);
@@ -220,11 +221,11 @@ static void a_server_without_memory_is_known(void **state) {
     assert_int_equal(push(&world, 1, 5, span_of("four", 4), NULL), MR_OK);
     slot_message answer = {.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = SLOT_MESSAGE_LATER};
     hear(&world, &answer);
-    assert_false(rank_refused(world.rank, &slot)); /* later, for another reason */
+    assert_false(rank_refused(world.rank, &slot)); /* LATER for another reason */
     answer.lsn = SLOT_MESSAGE_FULL;
     hear(&world, &answer);
     assert_true(rank_refused(world.rank, &slot) && slot == 1);
-    assert_int_equal(unacknowledged(&world), 1); /* it is not lost */
+    assert_int_equal(unacknowledged(&world), 1); /* the push is kept */
     answer.status = SLOT_MESSAGE_OK;
     answer.lsn = 0;
     hear(&world, &answer);
@@ -234,7 +235,7 @@ static void a_server_without_memory_is_known(void **state) {
 
 static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **state) {
     world world;
-    start(&world, RANK_HEADS); /* its clock is 4 */
+    start(&world, RANK_HEADS); /* the rank's clock is 4 */
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(push(&world, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
@@ -272,12 +273,12 @@ static void a_payload_is_held_where_it_lies(void **state) {
     assert_true(bytes->refs == 2 &&
                 message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
-    assert_int_equal(bytes->refs, 1); /* it is the caller's again */
+    assert_int_equal(bytes->refs, 1); /* the rank dropped its reference */
     shared_bytes_unref(bytes);
     rank_destroy(world.rank);
 }
 
-/* It goes with its payload, also where it was moved to; and is held like that. */
+/* A tail is sent with its payload, also after rank_move, and its buffer is held as long. */
 static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     world world;
     start(&world, RANK_HEADS);
@@ -287,9 +288,9 @@ static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     rank_flush(world.rank);
     const slot_message first = world.recorder.list[world.recorder.count - 1].message;
     assert_true(first.kind == SLOT_MESSAGE_PUSH && first.payload.size == 8 && tail->refs == 2);
-    rank_move(world.rank, bytes, span_of("x", 1)); /* holds no tail */
+    rank_move(world.rank, bytes, span_of("x", 1)); /* a buffer that is no tail */
     rank_move(world.rank, tail, span_of("DEFG", 4));
-    hear_map(&world, 2, 1); /* another head is sent it again */
+    hear_map(&world, 2, 1); /* another head gets the push again */
     const slot_message again = world.recorder.list[world.recorder.count - 1].message;
     assert_true(again.kind == SLOT_MESSAGE_PUSH && again.name == 5 && again.payload.size == 7);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
@@ -299,7 +300,7 @@ static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     rank_destroy(world.rank);
 }
 
-/* A cluster map that is not about its slot: what it has under way still counts, and with its tail. */
+/* After a cluster map that does not change the slot, pushes in flight still count, including their tails. */
 static void a_tail_counts_across_maps(void **state) {
     world world;
     start(&world, RANK_HEADS);
@@ -309,15 +310,15 @@ static void a_tail_counts_across_maps(void **state) {
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .commit = 7, .prev = 8});
     assert_int_equal(rank_push_pieces(world.rank, 0, 5, shared_bytes_bytes(bytes), bytes, piece), MR_OK);
     rank_flush(world.rank);
-    hear_epoch(&world, 2, 0, 1); /* the same head, in the same epoch */
+    hear_epoch(&world, 2, 0, 1); /* the same head and epoch */
     assert_int_equal(push(&world, 0, 6, shared_bytes_bytes(bytes), bytes), MR_OK);
     assert_int_equal(push(&world, 0, 7, shared_bytes_bytes(bytes), bytes), MR_OK);
     rank_flush(world.rank);
-    /* there is no room for it */
+    /* no credit left */
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6), 0);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 8});
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6), 1);
-    /* both: nothing is left behind */
+    /* credit of both pushes is free again */
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 7), 1);
     shared_bytes_unref(bytes);
     shared_bytes_unref(tail);
@@ -330,11 +331,11 @@ static void pulled_keys_are_held_until_the_answer(void **state) {
     shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *other = shared_bytes_copy(span_of("abcde", 5));
     rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
-    rank_tick(world.rank, 0); /* again, with what it asks for */
-    hear_map(&world, 2, 1);   /* and of another head */
+    rank_tick(world.rank, 0); /* repeated with its query */
+    hear_map(&world, 2, 1);   /* sent again to another head */
     assert_true(world.recorder.count == 3 && bytes->refs == 2);
     for (size_t i = 0; i < 3; i++) assert_int_equal(world.recorder.list[i].message.payload.size, 3);
-    rank_pull(world.rank, 0, 1, shared_bytes_bytes(other), other, RANK_PULL_FRESH); /* instead of that */
+    rank_pull(world.rank, 0, 1, shared_bytes_bytes(other), other, RANK_PULL_FRESH); /* replaces the earlier pull */
     rank_flush(world.rank);
     assert_true(bytes->refs == 1 && other->refs == 2 && world.recorder.list[3].message.payload.size == 5);
     hear(&world,
@@ -344,7 +345,7 @@ static void pulled_keys_are_held_until_the_answer(void **state) {
     rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes, RANK_PULL_BEHIND);
     rank_flush(world.rank);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
-    rank_tick(world.rank, 0); /* it is not answered yet: asked again, and it knows of the push */
+    rank_tick(world.rank, 0); /* no answer yet: asked again; the pull now requires the acknowledged push */
     const slot_message left = world.recorder.list[world.recorder.count - 1].message;
     assert_true(left.kind == SLOT_MESSAGE_PULL && left.prev == 5 && left.payload.size == 3 && bytes->refs == 2);
     world.generation = 6;
@@ -362,22 +363,23 @@ static void pushes_beyond_the_credit_wait(void **state) {
     start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
-    for (uint64_t name = 5; name < 8; name++) /* s0 has granted nothing yet: one part */
+    for (uint64_t name = 5; name < 8; name++) /* s0 has granted no credit yet: one push */
         for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(push(&world, slot, name, ten, NULL), MR_OK);
     rank_flush(world.rank);
     assert_true(world.recorder.count == 1 && last_slot(&world) == 0);
-    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two at a time */
+    /* two pushes at a time */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 25});
     assert_true(world.recorder.count == 3 && last_slot(&world) == 1 && world.recorder.list[1].message.slot == 1);
     assert_true(world.recorder.list[1].message.name == 5 && world.recorder.list[2].message.name == 6); /* in order */
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .slot = 1, .rank = 2, .name = 6, .commit = 25});
     assert_true(world.recorder.count == 4 && last_slot(&world) == 1);
-    rank_tick(world.rank, 0); /* asks after what is under way, and sends no more */
+    rank_tick(world.rank, 0); /* asks about pushes in flight, and sends no more */
     assert_int_equal(world.recorder.count, 6);
     hear(&world,
          &(slot_message){
              .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_TAKEN, .slot = 1, .rank = 2, .name = 5, .commit = 25});
-    assert_true(world.recorder.count == 7 && last_slot(&world) == 0); /* what is taken holds no credit */
-    /* another cluster map, the same head: its grant holds */
+    assert_true(world.recorder.count == 7 && last_slot(&world) == 0); /* a push that was TAKEN holds no credit */
+    /* another cluster map with the same head: the grant holds */
     hear_map(&world, 2, 0);
     assert_int_equal(world.recorder.count, 9);
     rank_destroy(world.rank);
@@ -389,7 +391,7 @@ static void no_request_starves(void **state) {
     const span ten = {(const uint8_t *)"0123456789", 10};
     rank_prefer(world.rank, 1, 5);
     assert_int_equal(push(&world, 1, 5, ten, NULL), MR_OK);
-    assert_int_equal(push(&world, 0, 5, ten, NULL), MR_OK); /* waits, and others are preferred */
+    assert_int_equal(push(&world, 0, 5, ten, NULL), MR_OK); /* waits, and slot 1 has priority */
     uint64_t name = 5, passed = 0;
     for (; passed < 100 && message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 0) == 0;
          passed++) {
@@ -410,7 +412,7 @@ static void only_so_many_pulls_are_under_way(void **state) {
     rank_pull(world.rank, 1, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
-    /* the same one again */
+    /* the same replica again */
     assert_true(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_PULL) == 2 && last_slot(&world) == 0);
     hear(&world,
          &(slot_message){
@@ -434,7 +436,7 @@ static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     rank_destroy(world.rank);
 }
 
-/* How often s0 and s1 were asked for slot 1, by now. */
+/* Number of pulls of slot 1 that s0 and s1 have received. */
 static void assert_asked(const world *world, size_t first, size_t second) {
     assert_int_equal(message_recorder_count(&world->recorder, "s0", SLOT_MESSAGE_PULL), first);
     assert_int_equal(message_recorder_count(&world->recorder, "s1", SLOT_MESSAGE_PULL), second);
@@ -445,7 +447,7 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
     start(&world, RANK_HOT);
     rank_pull(world.rank, 1, 3, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
-    assert_asked(&world, 1, 0); /* it is not hot */
+    assert_asked(&world, 1, 0); /* the slot has no read replicas */
     hear(&world,
          &(slot_message){
              .kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = world.recorder.list[0].message.commit});
@@ -453,7 +455,7 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
     for (size_t i = 1; i <= 3; i++) {
         rank_pull(world.rank, 1, 3 + i, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
         rank_flush(world.rank);
-        assert_asked(&world, 1, i); /* 2 + 1 is odd */
+        assert_asked(&world, 1, i); /* rank 2 + slot 1 is odd: s1 */
         uint64_t commit = world.recorder.list[world.recorder.count - 1].message.commit;
         hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = commit});
     }
@@ -461,7 +463,7 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
     rank_pull(world.rank, 1, 8, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     assert_asked(&world, 1, 4);
-    rank_tick(world.rank, 0); /* it was not answered */
+    rank_tick(world.rank, 0); /* no answer: the other replica is asked */
     assert_asked(&world, 2, 4);
     rank_pull(world.rank, 1, 9, (span){0}, NULL, RANK_PULL_FRESH);
     rank_flush(world.rank);
@@ -480,7 +482,8 @@ static void another_generation_ends_what_is_under_way(void **state) {
     assert_true(world.over == 1 && !world.rank->ready && unacknowledged(&world) == 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_HELLO, SLOT_MESSAGE_OK, 0), SLOTS);
     world.generation = 5;
-    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5}); /* late news of the old one */
+    /* a late message of the old generation */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
     world.generation = 6;
     hear(&world,
          &(slot_message){

@@ -1,4 +1,4 @@
-/* replica.c — see replica.h: entering epochs, being filled, and dispatch of messages. */
+/* replica.c — see replica.h: entering epochs, filling of joiners, and dispatch of messages. */
 #include "ps/replica.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
     return XNEW(replica, .host = host, .slot = slot, .log.credit = host->credit, .place = -1);
 }
 
-/* No copy any more. */
+/* Drops the replica's state and log. */
 void replica_drop_copy(replica *replica) {
     replica_drop_contributions(replica);
     norm_reports_clear(&replica->gathered);
@@ -44,7 +44,7 @@ void replica_destroy(replica *replica) {
 }
 
 void replica_make_copy(replica *replica) {
-    MR_ASSERT(replica->values == NULL && replica->log.count == 0); /* the copy before it was dropped */
+    MR_ASSERT(replica->values == NULL && replica->log.count == 0); /* the former state was dropped */
     const cluster_map_rounds *rounds = &replica->rounds;
     bool keeps = replica->consistency.kind == CONSISTENCY_BSP;
     replica->ops = replica_is_round_state(replica) ? &round_state_ops : replica->host->values;
@@ -94,7 +94,7 @@ void replica_tell(replica *replica, uint32_t server, slot_message_kind kind, con
 
 /* ---- Entering an epoch. */
 
-/* Is what this server has the copy that the cluster map speaks of? */
+/* Whether this server's replica is the one in the cluster map. */
 static bool has_copy(replica *replica, uint64_t since) {
     if (replica->values == NULL) return false;
     if (replica->phase == REPLICA_JOINING) return replica->epoch < since;
@@ -144,7 +144,7 @@ static void recount_names(replica *replica) {
         replica_count_logged(replica, replica_log_at(&replica->log, lsn));
 }
 
-/* With the copy that the cluster map speaks of. */
+/* Begins the epoch with the replica that the cluster map names. */
 static void begin_epoch(replica *replica) {
     MR_ASSERT(replica->place >= 0 && replica->place < replica->chain.count);
     replica->since = replica->chain.chain[replica->place].since;
@@ -182,7 +182,8 @@ void replica_enter(replica *replica, const cluster_map *map) {
         replica->phase = REPLICA_OUT;
         return;
     }
-    if (!keeps && since != map->birth) return; /* it is in the chain, and has nothing: it never serves */
+    /* the state was lost, although the cluster map names this replica: it never serves */
+    if (!keeps && since != map->birth) return;
     if (!keeps && map->origin != 0) {
         replica_load(replica);
         return;
@@ -221,7 +222,7 @@ static void take_entered(replica *replica, uint32_t from, const slot_message *me
     if (replica->answered == (1u << replica->chain.count) - 1) lead(replica);
 }
 
-/* ---- Being filled. */
+/* ---- Filling of joiners: both sides. */
 
 static void fill_state(replica *replica) {
     MR_ASSERT(replica->join.wanted && replica_is_tail(replica) && replica->values != NULL);
@@ -238,7 +239,7 @@ static void fill_state(replica *replica) {
     replica->join.successor = (replica_successor){.level = message.lsn, .sent = message.lsn};
 }
 
-/* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
+/* Takes a state if the replica has none, or an older one as a joiner. A late state must not erase confirmed entries. */
 static void take_state(replica *replica, const slot_message *message) {
     bool newer = message->lsn > replica->level || MUTATED("joiner-wipes");
     if (replica->place >= 0) return;
@@ -260,7 +261,7 @@ static void take_state(replica *replica, const slot_message *message) {
     recount_names(replica);
 }
 
-/* ---- Filling. */
+/* ---- Orders to fill a joiner. */
 
 static void take_join(replica *replica, const slot_message *message) {
     if (!replica_is_tail(replica) || replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
@@ -316,7 +317,7 @@ static void take_request(replica *replica, const slot_message *message, shared_b
     if (message->kind == SLOT_MESSAGE_HELLO) replica_take_hello(replica, message);
 }
 
-/* The head of the round state sends the consequences of applied entries. */
+/* Sends what follows from applied entries, as the head of the round state. */
 static void lead_round_state(replica *replica) {
     if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING) return;
     replica_try_close(replica);
@@ -354,7 +355,7 @@ static void take_of_epoch(replica *replica, uint32_t from, const slot_message *m
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
 }
 
-/* An entry that this slot can have. One without an lsn says only what is committed. */
+/* Whether the slot can have this entry. A message without an lsn only reports the committed lsn. */
 static bool fits(const replica *replica, const slot_message *message) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
     if (message->lsn == 0) return true;
@@ -417,7 +418,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     if (!replica->join.filled)
         fill_state(replica);
     else if (!replica->join.begun)
-        replica_tell(replica, replica->join.server, SLOT_MESSAGE_ENTRY, NULL, 0); /* did it come? */
+        replica_tell(replica, replica->join.server, SLOT_MESSAGE_ENTRY, NULL, 0); /* asks whether the state arrived */
     if (replica->join.gated) replica_tell_gate(replica);
     if (replica->join.gated && MUTATED("gate-timer") && replica->join.ticks > 8) {
         replica->join = (replica_join){0};
@@ -425,9 +426,9 @@ void replica_tick(replica *replica, int64_t now_us) {
     }
 }
 
-/* ---- Looking on. */
+/* ---- Inspection. */
 
-/* On this account; of a rank, in the open round, too. */
+/* Bytes of unapplied entries on this account; on CREDIT_RANK only those of `rank`. */
 static uint64_t bytes_on(const replica *replica, credit_account account, uint32_t rank) {
     uint64_t bytes = 0;
     for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {

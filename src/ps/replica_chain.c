@@ -1,9 +1,9 @@
-/* replica_chain.c — see replica.h: entries go down the chain, levels up, committed entries are applied.
+/* replica_chain.c — see replica.h: entries go down the chain, levels go up, committed entries are applied.
  * Tested by src/ps/replica_test.c. */
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
 
-/* Orders and pushes have numbers of their own for each rank; a slot knows only one of the two. */
+/* Pushes and orders are numbered per rank; a slot has only one of the two kinds. */
 void replica_count_logged(replica *replica, const replica_log_entry *entry) {
     bool numbered =
         entry->kind == REPLICA_LOG_PUSH || (entry->kind >= REPLICA_LOG_JOIN && entry->kind <= REPLICA_LOG_DROP);
@@ -17,8 +17,8 @@ void replica_append_log(replica *replica, const replica_log_entry *entry) {
     replica_count_logged(replica, entry);
 }
 
-/* Grows with every tick, up to a bound: however fast entries come and however long they take to a joiner, it is near
- * one day. */
+/* Distance that counts as near. Doubles with every tick up to a bound, so that a joiner that never catches up
+ * completely is gated in the end. */
 static uint64_t slack(const replica_join *join, uint64_t least) {
     return least << (join->ticks < REPLICA_SLACK_DOUBLES ? join->ticks : REPLICA_SLACK_DOUBLES);
 }
@@ -30,7 +30,7 @@ static bool lacks_too_much(const replica *replica, uint64_t level) {
            (most != 0 && replica_log_bytes(&replica->log, level, applied) > most);
 }
 
-/* A joiner that has begun is sent what it lacks, so that is kept; one that lacks too much is filled anew. */
+/* Keeps the applied entries that a joiner still lacks; a joiner that lacks too much is filled again from the start. */
 static void trim(replica *replica) {
     replica_join *join = &replica->join;
     uint64_t applied = replica->log.applied;
@@ -53,9 +53,10 @@ void replica_commit(replica *replica, uint64_t lsn) {
     MR_ASSERT(replica->log.applied <= replica->level && replica->level <= replica_log_last(&replica->log));
 }
 
-/* ---- Down. */
+/* ---- Down the chain. */
 
-/* As far as the other one has room; the next entry always, if it has applied all it has. */
+/* Sends as many entries as the receiver has room for; the next entry always if the receiver has applied all its
+ * entries. */
 static void send_entries(replica *replica, uint32_t server, replica_successor *successor) {
     const replica_log *log = &replica->log;
     MR_ASSERT(replica->level <= replica_log_last(log));
@@ -81,7 +82,7 @@ static void pass_on(replica *replica) {
     if (replica->join.begun) send_entries(replica, replica->join.server, &replica->join.successor);
 }
 
-/* A successor that has not confirmed everything, or may not know the committed lsn, is asked for its level. */
+/* Asks a successor for its level if it has not confirmed everything, or may not know the committed lsn. */
 static void ask_level(replica *replica, uint32_t server, replica_successor *successor) {
     if (successor->level >= replica->level && successor->applied >= replica->level) return;
     successor->asked = 1 + successor->level;
@@ -93,7 +94,8 @@ void replica_ask_levels(replica *replica) {
     if (replica->join.begun) ask_level(replica, replica->join.server, &replica->join.successor);
 }
 
-/* One that was asked and has not moved has lost what it was sent since; or it says that it had no room for that. */
+/* Updates a successor. If it was asked and its level is unchanged, or if it had no room, entries after its level are
+ * sent again. */
 static void hear_level(replica_successor *successor, const slot_message *message) {
     if (message->commit > successor->applied) successor->applied = message->commit;
     if (message->lsn < successor->level) return;
@@ -105,13 +107,14 @@ static void hear_level(replica_successor *successor, const slot_message *message
     if (successor->asked <= 1 + message->lsn) successor->asked = 0;
 }
 
-/* Something that is not applied yet may fill the room of all; but a slot that has nothing takes the next entry. */
+/* A replica without unapplied entries always has room for the next one, also when entries of other slots use up the
+ * credit. */
 static bool has_room(const replica *replica, const slot_message *message) {
     bool empty = replica->log.applied == replica_log_last(&replica->log) && !MUTATED("no-spare");
     return empty || credit_follows(replica->host->credit, message->payload.size) || MUTATED("no-room");
 }
 
-/* A joiner that is asked for its level and has nothing. */
+/* Answers a tail that asks for the level of a joiner without a state. */
 static void tell_nothing(replica *replica, uint32_t from) {
     bool asked = replica->place < 0 && replica->phase == REPLICA_OUT && replica->chain.count != 0;
     slot_message message = {
@@ -134,14 +137,14 @@ void replica_take_entry(replica *replica, uint32_t from, const slot_message *mes
                                                          bytes, CREDIT_LINK, 0});
         replica->level = message->lsn;
     } else if (message->lsn == replica->level + 1 && message->lsn <= replica_log_last(&replica->log)) {
-        replica->level = message->lsn; /* inherited, and confirmed by this epoch */
+        replica->level = message->lsn; /* an inherited entry, confirmed in this epoch */
     }
     if (MUTATED("apply-early")) replica_commit(replica, replica->level);
     replica_advance(replica);
     replica_tell_level(replica, from, status);
 }
 
-/* ---- Up. */
+/* ---- Up the chain. */
 
 void replica_tell_level(replica *replica, uint32_t server, slot_message_status status) {
     slot_message message = {.kind = SLOT_MESSAGE_LEVEL,
@@ -174,11 +177,11 @@ void replica_advance(replica *replica) {
 static void take_joiner_level(replica *replica, const slot_message *message) {
     replica_join *join = &replica->join;
     if (message->status == SLOT_MESSAGE_GONE) {
-        if (!join->begun) join->filled = false; /* the state was lost: the next tick fills it */
+        if (!join->begun) join->filled = false; /* the state was lost: the next tick sends it again */
         return;
     }
     if (!join->filled || (!join->gated && message->lsn < replica->log.base)) {
-        join->filled = join->begun = false; /* what it lacks is gone: the next tick fills it */
+        join->filled = join->begun = false; /* entries that the joiner lacks are gone: the next tick sends the state */
         return;
     }
     if (!join->begun) join->successor = (replica_successor){.level = message->lsn, .sent = message->lsn};
@@ -199,7 +202,7 @@ static void take_joiner_level(replica *replica, const slot_message *message) {
 void replica_take_level(replica *replica, uint32_t from, const slot_message *message) {
     if (replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
     if (has_successor(replica) && successor_of(replica) == from) {
-        if (message->status == SLOT_MESSAGE_GONE) return; /* it was out of the chain when it said so */
+        if (message->status == SLOT_MESSAGE_GONE) return; /* sent while the server was not in the chain */
         hear_level(&replica->successor, message);
         replica_commit(replica, message->commit);
         pass_on(replica);

@@ -1,7 +1,7 @@
-/* replica_check.c — replica_check: asserts the invariants of replica.h that one copy can see, by their numbers. */
+/* replica_check.c — replica_check: asserts the invariants of replica.h that one replica can see, by their numbers. */
 #include "ps/replica_internal.h"
 
-/* 1: a copy has its tables, a server without a copy has nothing; the log is sound; applied <= level <= logged. */
+/* 1: a replica has its tables, a server without a replica has none; the log is sound; applied <= level <= logged. */
 static void check_copy(const replica *replica) {
     bool has = replica->values != NULL, rounds = replica->consistency.kind == CONSISTENCY_BSP;
     MR_ASSERT(has == (replica->phase != REPLICA_OUT && replica->phase != REPLICA_LOADING));
@@ -16,7 +16,7 @@ static void check_copy(const replica *replica) {
     MR_ASSERT(replica->contribution_count == 0 && replica->cut.bytes == NULL && !replica->join.wanted);
 }
 
-/* 3: the chain is that of the epoch, and the phase follows from the place in it. */
+/* 3: the chain is that of the epoch, and the phase follows from the place in the chain. */
 static void check_place(const replica *replica) {
     MR_ASSERT(replica->chain.epoch == replica->epoch && replica->chain.count <= CLUSTER_MAP_COPIES_MAX);
     MR_ASSERT(replica->place >= -1 && replica->place < replica->chain.count);
@@ -30,7 +30,7 @@ static void check_place(const replica *replica) {
     if (replica->phase >= REPLICA_MEMBER) MR_ASSERT(replica->since == replica->chain.chain[replica->place].since);
 }
 
-/* 2, 4: a new head waits for the others, then has all it logged in its level, and serves when that is applied. */
+/* 2, 4: a new head waits for all members, then has its whole log in its level, and serves once that is applied. */
 static void check_head(const replica *replica) {
     bool leads = replica->phase == REPLICA_INHERITING || replica->phase == REPLICA_SERVING;
     if (leads) MR_ASSERT(replica->level == replica_log_last(&replica->log) && replica->base <= replica->level); /* 2 */
@@ -40,7 +40,7 @@ static void check_head(const replica *replica) {
     MR_ASSERT(replica->answered < (1u << replica->chain.count) - 1);     /* 4 */
 }
 
-/* 5: a joiner is filled, then begins, then is gated, then ready; what it lacks is in the log. */
+/* 5: a joiner is filled, then begun, then gated, then ready; entries that it lacks are in the log. */
 static void check_join(const replica *replica) {
     const replica_join *join = &replica->join;
     MR_ASSERT(!join->wanted || (replica_is_tail(replica) && replica->phase != REPLICA_ENTERING));
@@ -49,7 +49,7 @@ static void check_join(const replica *replica) {
     MR_ASSERT(!join->filled || join->successor.level >= replica->log.base);
 }
 
-/* 6: logged[rank] is the seq of the rank's last entry in the log, or the one that was applied last. */
+/* 6: logged[rank] is the seq of the rank's last entry in the log, otherwise the last applied one. */
 static void check_names(const replica *replica) {
     MR_ASSERT(replica->name_count >= replica->rank_count);
     for (uint32_t i = 0; i < replica->rank_count; i++) {
@@ -91,7 +91,7 @@ static void check_round(const replica *replica) {
     MR_ASSERT(!norms->measured || norms->sum != NULL || replica->closing);
 }
 
-/* 7: of a round state: the slots that have frozen the rank that is given up are counted. */
+/* 7: at the round state, the slots that have frozen the rank that is being dropped are counted. */
 static void check_inquiry(const replica *replica) {
     const replica_inquiry *inquiry = &replica->inquiry;
     uint32_t count = 0;
@@ -101,7 +101,7 @@ static void check_inquiry(const replica *replica) {
     if (replica_is_round_state(replica) && replica->values != NULL) round_state_check(replica->values);
 }
 
-/* 8: one pull of each rank waits, the highest priority first, where pulls are answered. */
+/* 8: at most one pull of each rank waits, by priority, and only where pulls may be answered. */
 static void check_waiters(const replica *replica) {
     MR_ASSERT(replica->waiter_count <= replica->waiter_room);
     MR_ASSERT(replica->waiter_count == 0 || replica_may_show(replica));
@@ -115,7 +115,7 @@ static void check_waiters(const replica *replica) {
 
 void replica_check(const replica *replica) {
     check_copy(replica);
-    if (replica->epoch == 0) return; /* no cluster map has come yet */
+    if (replica->epoch == 0) return; /* no cluster map yet */
     check_place(replica);
     check_head(replica);
     check_join(replica);

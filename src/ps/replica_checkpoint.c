@@ -1,10 +1,10 @@
-/* replica_checkpoint.c — see replica.h: cutting a checkpoint, and beginning from one.
+/* replica_checkpoint.c — see replica.h: cutting a checkpoint, and loading one.
  *
  *   head:    MARK applied, or a round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped
- *                                                                   each tick: do you have it? No ──► CUT
- *   copy:    LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
+ *                                                                   each tick: a question; RESEND ──► CUT
+ *   replica: LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
  *
- * The cut is made when the entry is applied, so every replica would make the same cut, and training goes on while the
+ * The cut is made when the entry is applied, so every replica would make the same cut, and training continues while the
  * cut is sent and written. Only the head makes one: a head that is replaced before its cut is saved leaves a checkpoint
  * that is never complete, and another one follows (checkpointer.h). */
 #define XXH_INLINE_ALL
@@ -21,8 +21,8 @@ void replica_drop_cut(replica *replica) {
     replica->cut = (replica_cut){0};
 }
 
-/* A digest of the steps that ranks have ended: equal in all slots that were cut at the same step of each rank. 0: a
- * rank is in the middle of one. In rounds slots are cut at one version, and there is nothing to compare. */
+/* Digest of the steps that ranks have ended: equal in all slots that were cut at the same step of each rank. 0: a
+ * rank is in the middle of a step. Slots with rounds are cut at one version and have a constant. */
 static uint64_t clock_of(const replica *replica) {
     if (replica->consistency.kind == CONSISTENCY_BSP) return CLOCK_OF_ROUNDS;
     for (uint32_t i = 0; i < replica->rank_count; i++)
@@ -30,7 +30,7 @@ static uint64_t clock_of(const replica *replica) {
     return XXH3_64bits(replica->names, replica->rank_count * sizeof *replica->names) | 1;
 }
 
-/* Without its payload it asks whether that has come. */
+/* Sends a CUT; without a payload it asks whether the store has the snapshot. */
 static void say_cut(replica *replica, span payload) {
     const replica_cut *cut = &replica->cut;
     MR_ASSERT(cut->bytes != NULL && replica->host->to_checkpoints != NULL);
@@ -73,7 +73,7 @@ void replica_take_saved(replica *replica, const slot_message *message) {
 
 /* ---- Marks. */
 
-/* The checkpoint that is cut, or will be, for one who wants `wanted` or a later one; 0: none. */
+/* The checkpoint from `wanted` on that is cut or will be cut; 0: none. */
 static uint64_t cut_for(const replica *replica, uint64_t wanted) {
     if (replica->marked >= wanted) return replica->marked;
     if (!replica_is_round_state(replica)) return 0;
@@ -115,7 +115,7 @@ void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
     replica_make_cut(replica, entry->name);
 }
 
-/* ---- Beginning from a checkpoint. */
+/* ---- Loading a checkpoint. */
 
 static void ask_shard(replica *replica) {
     slot_message message = {
@@ -123,8 +123,8 @@ static void ask_shard(replica *replica) {
     if (replica->host->to_checkpoints != NULL) replica->host->to_checkpoints(replica->host->context, &message);
 }
 
-/* The answer is large, and may be long on its way: it is asked for again at the second tick, the fourth, … and at the
- * latest after so many. */
+/* The answer is large and may be in flight for long: FETCH is repeated at the ticks 2, 4, 8, and then after every
+ * ASK_TICKS_MAX ticks. */
 enum { ASK_TICKS_MAX = 16 };
 static bool is_due(unsigned ticks) {
     return ticks >= ASK_TICKS_MAX ? ticks % ASK_TICKS_MAX == 0 : ticks >= 2 && (ticks & (ticks - 1)) == 0;

@@ -1,4 +1,4 @@
-/* replica_checkpoint_test.c — checkpoints by hand: what is cut, and what a generation begins with. */
+/* replica_checkpoint_test.c — checkpoints driven by hand: the cut, and the start of a generation from it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/replica_fixture.h"
 
-/* The last part of this kind that went to the checkpoint store; all zero: none. */
+/* The last message of this kind to the checkpoint store; all zero: none. */
 static slot_message sent_to_checkpoints(const replica_fixture *world, slot_message_kind kind) {
     for (size_t i = world->count; i-- > 0;)
         if (world->queue[i].to == 300 && world->queue[i].message.kind == kind) return world->queue[i].message;
@@ -22,25 +22,25 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     replica_fixture_push(world, 0, 1, 5, 0);
     replica_fixture_settle(world, -1);
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = 4});
-    /* it is in the log */
+    /* the mark is already in the log */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = 4});
     assert_int_equal(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).name, 0);
     replica_fixture_settle(world, -1);
     assert_true(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).lsn == 2 &&
                 sent_to_checkpoints(world, SLOT_MESSAGE_CUT).name == 4);
-    /* as good as that one */
+    /* a later checkpoint than the wanted one was cut */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = 3});
     assert_true(world->queue[world->count - 1].to == 100 && world->queue[world->count - 1].message.lsn == 4);
     buffer before, after;
     buffer_init(&before, 100);
     buffer_init(&after, 100);
     replica_write_values(world->site[0].replica, &before);
-    replica_fixture_push(world, 0, 1, 6, 5); /* training goes on */
+    replica_fixture_push(world, 0, 1, 6, 5); /* training continues */
     replica_fixture_settle(world, -1);
     size_t sent = world->count;
-    replica_tick(world->site[0].replica, 0); /* until it is saved, it asks */
+    replica_tick(world->site[0].replica, 0); /* a tick asks whether the cut is saved */
     assert_true(world->count == sent + 1 && sent_to_checkpoints(world, SLOT_MESSAGE_CUT).payload.size == 0);
-    /* of another one */
+    /* for another checkpoint */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .status = SLOT_MESSAGE_RESEND, .name = 3});
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .status = SLOT_MESSAGE_RESEND, .name = 4});
     assert_true(world->count == sent + 2 && sent_to_checkpoints(world, SLOT_MESSAGE_CUT).lsn == 2);
@@ -58,7 +58,7 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
         world, 3, (slot_message){.kind = SLOT_MESSAGE_SHARD, .name = 4, .lsn = 2, .payload = span_of("noise", 5)});
     replica_fixture_ask(
         world, 3,
-        /* not that one */
+        /* the snapshot of another checkpoint */
         (slot_message){.kind = SLOT_MESSAGE_SHARD, .name = 3, .lsn = 2, .payload = shared_bytes_bytes(shard)});
     assert_int_equal(replica_fixture_look(world, 3).phase, REPLICA_LOADING);
     replica_fixture_ask(
@@ -68,15 +68,15 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     assert_true(replica_name(world->site[3].replica, 1) == 5 && replica_name(world->site[3].replica, 0) == 0);
     replica_write_values(world->site[3].replica, &after);
     assert_true(before.size == after.size && memcmp(before.data, after.data, before.size) == 0);
-    replica_fixture_push(world, 3, 1, 6, 5); /* what was done after the cut is done again */
+    replica_fixture_push(world, 3, 1, 6, 5); /* a push after the cut is repeated */
     assert_int_equal(replica_fixture_look(world, 3).applied, 3);
     shared_bytes_unref(shard);
     buffer_fini(&before);
     buffer_fini(&after);
 }
 
-/* A generation begins from this shard, on another server, with so many ranks, and is cut at once. The shard is moved;
- * what was cut is the caller's to unref. */
+/* A generation begins on another server from this snapshot, with `ranks` ranks, and cuts checkpoint `checkpoint` + 1
+ * at once. Drops the caller's reference to the snapshot; the caller owns the returned cut. */
 static shared_bytes *restore(replica_fixture *world, uint32_t server, uint32_t ranks, uint64_t checkpoint,
                              shared_bytes *shard) {
     world->map.birth = world->number + 1;
@@ -108,9 +108,10 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
     replica_fixture_push(world, 1, 0, seq_tick(1), 0);
     shard = restore(world, 2, REPLICA_FIXTURE_RANKS, 5, shard);
     assert_true(replica_name(world->site[2].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
-    assert_int_equal(replica_name(world->site[2].replica, 0), 0); /* it was pushed behind the cut */
+    assert_int_equal(replica_name(world->site[2].replica, 0), 0); /* rank 0 pushed only after the cut */
     shard = restore(world, 3, REPLICA_FIXTURE_RANKS + 1, 6, shard);
-    assert_int_equal(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS), 0); /* as the slowest */
+    /* a new rank begins like the slowest */
+    assert_int_equal(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS), 0);
     assert_true(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
     shared_bytes_unref(shard);
 }

@@ -17,7 +17,7 @@ static void settle(replica_log *log, const replica_log_entry *entry) {
 static void drop(replica_log *log) {
     MR_ASSERT(log->count > 0 && log->base <= log->applied);
     const replica_log_entry *first = place(log, 0);
-    if (log->base == log->applied) settle(log, first); /* it never will be applied */
+    if (log->base == log->applied) settle(log, first); /* the entry is dropped without being applied */
     if (log->base == log->applied) log->applied++;
     log->base_total = first->total;
     shared_bytes_unref(first->bytes);

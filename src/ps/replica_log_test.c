@@ -1,4 +1,4 @@
-/* replica_log_test.c — entries are kept in order until they are applied and nobody needs them; shared buffers go with
+/* replica_log_test.c — entries are kept in order until they are applied and dropped; shared buffers are held with
  * them. */
 #include "ps/replica_log.h"
 
@@ -22,14 +22,14 @@ static void entries_come_out_as_they_went_in(void **state) {
     for (uint64_t i = 1; i <= 20; i++) assert_int_equal(replica_log_at(&log, i)->name, 100 + i);
     assert_int_equal(bytes->refs, 21);
     for (int i = 0; i < 12; i++) replica_log_apply(&log);
-    replica_log_trim(&log, 5); /* the rest is kept for somebody */
+    replica_log_trim(&log, 5); /* later entries are kept */
     assert_int_equal(replica_log_at(&log, 6)->name, 106);
-    replica_log_trim(&log, 99); /* what is not applied stays */
+    replica_log_trim(&log, 99); /* unapplied entries stay */
     assert_int_equal(replica_log_at(&log, 13)->name, 113);
     assert_int_equal(bytes->refs, 9);
-    for (uint64_t i = 21; i <= 40; i++) add(&log, 100 + i, bytes); /* around the end of the ring */
+    for (uint64_t i = 21; i <= 40; i++) add(&log, 100 + i, bytes); /* wraps around the end of the ring */
     assert_true(replica_log_holds(&log, REPLICA_LOG_PUSH, 1, 113) &&
-                !replica_log_holds(&log, REPLICA_LOG_PUSH, 1, 112)); /* it is applied */
+                !replica_log_holds(&log, REPLICA_LOG_PUSH, 1, 112)); /* applied */
     assert_true(!replica_log_holds(&log, REPLICA_LOG_PUSH, 0, 113) &&
                 !replica_log_holds(&log, REPLICA_LOG_FREEZE, 1, 113));
     for (uint64_t i = 13; i <= 40; i++) assert_int_equal(replica_log_at(&log, i)->name, 100 + i);

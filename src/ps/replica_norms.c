@@ -3,12 +3,13 @@
  *
  *     head of a slot: its sum is complete ── needs norms ── MEASURED(set, part) ──► head of the round state
  *                                                                                 │ its round is over, with that set;
- *     head of a slot: … needs none, closes    ◄── MEASURE: have you any? ─────────┤ when all have reported:
+ *     head of a slot: … needs none, closes    ◄── MEASURE: asks for a part ───────┤ when all have reported:
  *                                                                                 │ NORMS, an entry
  *     head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed
  *
- * The round state waits for its own round: then the set is final, also when a rank is given up later. Norms are sent
- * after they are committed; so two slots never close a round with different ones, after any loss and repetition. */
+ * The round state waits until its own round is over: then the set is final, also when a rank is dropped later. Norms
+ * are sent after they are committed; so two slots never close a round with different ones, after any loss and
+ * repetition. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -41,7 +42,7 @@ static span known(const replica_norms *norms) {
     return norms->bytes == NULL ? (span){0} : shared_bytes_bytes(norms->bytes);
 }
 
-/* The sum as it will be logged, with room for what stands in front of it. */
+/* Writes the sum with room for the head of its entry. */
 static void write_sum(replica *replica) {
     size_t head = round_state_round_head(replica->rank_count);
     shared_bytes *bytes = shared_bytes_new(head + replica->ops->sum_size(replica->sum));
@@ -68,13 +69,13 @@ bool replica_measure(replica *replica, const round_state_terms *terms) {
     if (norms->part != NULL) return false;
     if (norms->asked > norms->phases)
         report(replica, replica->version, norms->asked - 1, &terms->members, (span){0});
-    else if (norms->spoke > norms->phases) /* so that the round state need not ask */
+    else if (norms->spoke > norms->phases) /* reports without being asked */
         report(replica, replica->version, norms->phases, &terms->members, (span){0});
     norms->spoke = norms->phases;
     return true;
 }
 
-/* Whose sum is in the log. */
+/* The ranks of the sum that is in the log. */
 static rank_set closing_set(const replica *replica) {
     round_state_round round = {0};
     for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {
@@ -106,14 +107,14 @@ shared_bytes *replica_take_sum(replica *replica, const round_state_terms *terms)
     return bytes;
 }
 
-/* Messages that may be lost are repeated. */
+/* Repeats a report that may be lost. */
 void replica_tick_norms(replica *replica) {
     const replica_norms *norms = &replica->norms;
     if (replica->phase != REPLICA_SERVING || replica->closing || norms->part == NULL) return;
     report(replica, replica->version, norms->phases, &norms->set, shared_bytes_bytes(norms->part));
 }
 
-/* A round that is over, or about to be, needed no more. */
+/* For a round that is over or in the log the slot needs no further norms, and reports an empty part. */
 void replica_take_measure(replica *replica, const slot_message *message) {
     if (replica->phase != REPLICA_SERVING || replica_is_round_state(replica) ||
         message->rank >= STATE_MACHINE_PHASES_MAX)
@@ -132,7 +133,7 @@ void replica_take_measure(replica *replica, const slot_message *message) {
         replica_try_close(replica);
 }
 
-/* With them comes the set: whatever this slot has heard of that, it is the last word. */
+/* NORMS include the set of the round, which is final and replaces the terms known here. */
 void replica_take_norms(replica *replica, const slot_message *message) {
     replica_norms *norms = &replica->norms;
     round_state_terms terms;
@@ -200,7 +201,8 @@ static shared_bytes *combine(const replica *replica) {
     return bytes;
 }
 
-/* The set of a round is final when that is over in the round state. */
+/* Commits the norms of a round once all slots have reported. The set is final when the round is over at the round
+ * state. */
 void replica_try_norms(replica *replica) {
     MR_ASSERT(replica_is_round_state(replica) && replica->phase == REPLICA_SERVING);
     const norm_reports *gathered = &replica->gathered;
@@ -218,7 +220,7 @@ void replica_try_norms(replica *replica) {
     shared_bytes_unref(bytes);
 }
 
-/* Asks slots that have not reported: at once those that do not report by themselves. */
+/* Asks slots that have not reported: without `all` only those that do not report without being asked. */
 static void ask(replica *replica, bool all) {
     norm_reports *gathered = &replica->gathered;
     slot_message message = {.kind = SLOT_MESSAGE_MEASURE, .rank = gathered->phase, .name = gathered->round};

@@ -1,4 +1,4 @@
-/* replica_norms_test.c — rounds that close with the norms of all slots, part by part. */
+/* replica_norms_test.c — rounds that close with the norms of all slots, message by message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/replica_fixture.h"
 
-/* What slot 0 has reported to the round state last. */
+/* The last report of slot 0 to the round state. */
 static slot_message reported(const replica_fixture *world) {
     slot_message last = {.name = UINT64_MAX};
     for (size_t i = 0; i < world->count; i++)
@@ -33,7 +33,7 @@ static void say_norms(replica_fixture *world, uint32_t server, uint64_t round, c
     replica_fixture_settle(world, -1);
 }
 
-/* What was sent, to make room. */
+/* Drops the recorded messages, to make room. */
 static void forget(replica_fixture *world) {
     for (size_t i = 0; i < world->count; i++) shared_bytes_unref(world->queue[i].bytes);
     world->first = world->count = 0;
@@ -59,11 +59,11 @@ static void a_round_that_needs_norms_closes_with_those_of_the_round_state(void *
         for (uint32_t phase = 0; phase < needs; phase++) {
             assert_true(replica_fixture_look(world, 0).version == round && reported(world).name == round);
             assert_true(reported(world).rank == phase && reported(world).payload.size == sizeof(double));
-            say_norms(world, 0, round + 1, norms, phase + 1); /* of another round */
+            say_norms(world, 0, round + 1, norms, phase + 1); /* norms of another round */
             if (round != 0) say_norms(world, 0, round - 1, norms, phase + 1);
             assert_int_equal(replica_fixture_look(world, 0).version, round);
             size_t sent = world->count;
-            replica_tick(world->site[0].replica, 0); /* says it again */
+            replica_tick(world->site[0].replica, 0); /* repeats the report */
             assert_true(world->count > sent);
             say_norms(world, 0, round, norms, phase + 1);
         }
@@ -84,7 +84,7 @@ static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **sta
     uint64_t round = 0;
     while (float_machine_needs(0, round + 1) == 0) {
         both_push(world, 0, ++round);
-        replica_fixture_say(world, SLOT_MESSAGE_MEASURE, 0, round - 1, 0); /* that is over */
+        replica_fixture_say(world, SLOT_MESSAGE_MEASURE, 0, round - 1, 0); /* the round is over */
         assert_true(reported(world).name == round - 1 && reported(world).payload.size == 0);
     }
     both_push(world, 0, round + 1);
@@ -94,16 +94,16 @@ static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **sta
     replica_fixture_enter_all(world);
     replica_fixture_settle(world, -1);
     size_t before = world->count;
-    both_push(world, 1, round + 1); /* they send again what it has not heard */
+    both_push(world, 1, round + 1); /* ranks repeat their contributions at the new head */
     assert_true(world->count > before && replica_fixture_look(world, 1).version == round);
     memcpy(&again, reported(world).payload.data, sizeof again);
     assert_memory_equal(&part, &again, sizeof part);
     const double norms[STATE_MACHINE_PHASES_MAX] = {1, 1};
-    say_norms(world, 1, round, norms, STATE_MACHINE_PHASES_MAX); /* all that there are, at once */
+    say_norms(world, 1, round, norms, STATE_MACHINE_PHASES_MAX); /* all phases at once */
     assert_int_equal(replica_fixture_look(world, 1).version, round + 1);
 }
 
-/* The round state asks while the entry of the round is on its way down the chain, and again only at its next tick. */
+/* MEASURE arrives while the entry of the round is in flight on the chain; the next one would come only with a tick. */
 static void one_that_is_about_to_close_answers_at_once(void **state) {
     replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
@@ -117,8 +117,8 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
     }
     forget(world);
     replica_fixture_push(world, 0, 0, round + 1, 0);
-    replica_fixture_push(world, 0, 1, round + 1, 0); /* and nobody has heard of the entry */
-    bool spoke = round != 0;                         /* who had a part the last time says that it has none by itself */
+    replica_fixture_push(world, 0, 1, round + 1, 0); /* the entry is not delivered */
+    bool spoke = round != 0; /* a slot with a part in the round before reports its lack without being asked */
     assert_true(replica_fixture_look(world, 0).version == round && (reported(world).name == round) == spoke);
     size_t sent = world->count;
     replica_take(world->site[0].replica, 9,
@@ -129,7 +129,7 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
     assert_int_equal(replica_fixture_look(world, 0).version, round + 1);
     if (float_machine_needs(0, round + 2) != 0) return;
     sent = world->count;
-    both_push(world, 0, round + 2); /* it has said so once; now it is asked, if anybody wants to know */
+    both_push(world, 0, round + 2); /* the lack was reported once; from now on the slot must be asked */
     for (size_t i = sent; i < world->count; i++)
         assert_int_not_equal(world->queue[i].message.kind, SLOT_MESSAGE_MEASURED);
 }

@@ -1,16 +1,16 @@
 /* replica_pull.c — see replica.h: pulls are answered, or wait here until they may be.
  *
- * A pull of a state that is not there yet waits at its copy, and is answered after the entry that makes that state: in
- * the order of priorities, and among equals first come, first served. All pulls that may be answered are answered at
- * once, so none starves. A rank has one pull at a time, and repeats it periodically; so waiting pulls may be dropped at
- * any time, and are, when the copy enters another epoch.
+ * A pull of a state that does not exist yet waits at the replica, and is answered after the entry that makes that
+ * state: in the order of priorities, and among equals first come, first served. All pulls that may be answered are
+ * answered at once, so none starves. A rank has one pull at a time, and repeats it periodically; so waiting pulls may
+ * be dropped at any time, and are, when the replica enters another epoch.
  *
- * The query lies in the packet that brought it, which is held meanwhile; a small query is copied, so that it does not
+ * The query is in the packet that brought it, which is held meanwhile; a small query is copied, so that it does not
  * hold a large packet.
  *
- * A large answer takes its time, and its rank repeats the pull meanwhile. Answers to all repetitions would overload the
- * server; so a pull whose answer is presumably under way is ignored: for a microsecond for each SHOWN_BYTES_PER_US,
- * twice as long each time that it has to be answered again.
+ * A large answer is in flight for long, and its rank repeats the pull meanwhile. Answers to all repetitions would
+ * overload the server; so a pull whose answer is presumably in flight is ignored: for a microsecond for each
+ * SHOWN_BYTES_PER_US, twice as long each time that it has to be answered again.
  *
  * Bounds      one pull for each rank. It is on no credit: a pull may wait for the next push of its own rank, and that
  *             push must not wait for the pull. */
@@ -35,7 +35,7 @@ static bool is_under_way(const replica *replica, const slot_message *message) {
     return shown->request == message->commit && replica->now_us < shown->until_us;
 }
 
-/* `answer` says for what, and as of when. */
+/* Completes `answer`, which has the request, lsn and version, and sends it. `kept`: from the version before. */
 static void show(replica *replica, uint32_t rank, span query, bool kept, slot_message *answer) {
     MR_ASSERT(replica->values != NULL && rank < replica->rank_count);
     shared_bytes *bytes = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
@@ -65,7 +65,8 @@ static consistency_verdict judge(const replica *replica, consistency_state *stat
     if (MUTATED("no-known")) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(rounds, state, &pull);
     if (MUTATED("any-version") && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
-    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER; /* is over */
+    /* a version before the checkpoint was not restored */
+    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER;
     return verdict;
 }
 
@@ -84,7 +85,7 @@ static void ask_chain(replica *replica, const slot_message *message, shared_byte
 }
 
 static void answer_now(replica *replica, const slot_message *message, shared_bytes *bytes) {
-    bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: a fresh pull is like any other */
     if ((message->entry & SLOT_MESSAGE_PULL_FRESH) != 0 && !rounds && !MUTATED("fresh-local"))
         ask_chain(replica, message, bytes);
     else
@@ -103,9 +104,9 @@ static void answer(replica *replica, consistency_verdict verdict, const slot_mes
         answer_now(replica, message, bytes);
 }
 
-/* ---- Those who wait. */
+/* ---- Waiting pulls. */
 
-/* It does not wait any more; its shared buffer is moved to the caller. */
+/* Removes a waiting pull; the caller owns its reference to the buffer. */
 static slot_message take_out(replica *replica, size_t at) {
     MR_ASSERT(at < replica->waiter_count);
     slot_message pull = replica->waiters[at];
@@ -120,7 +121,7 @@ static void forget_rank(replica *replica, uint32_t rank) {
     if (at < replica->waiter_count) shared_bytes_unref(take_out(replica, at).bytes);
 }
 
-/* Behind those of the same priority. */
+/* Inserts the pull after those of the same priority. */
 static void keep(replica *replica, const slot_message *message, shared_bytes *bytes) {
     span query = message->payload;
     xgrow(&replica->waiters, &replica->waiter_room, replica->waiter_count + 1, sizeof *replica->waiters);
@@ -141,7 +142,7 @@ void replica_forget_waiters(replica *replica) {
     while (replica->waiter_count != 0) shared_bytes_unref(replica->waiters[--replica->waiter_count].bytes);
 }
 
-/* An answer may be an entry that commits at once, and lets others be answered. */
+/* An answer may append an entry that commits at once and allows further answers. */
 void replica_answer_waiters(replica *replica) {
     while (replica->moved && replica->waiter_count != 0 && replica_may_show(replica)) {
         replica->moved = false;
@@ -166,7 +167,7 @@ void replica_take_pull(replica *replica, const slot_message *message, shared_byt
     if (is_under_way(replica, message)) return;
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, message);
-    forget_rank(replica, message->rank); /* it asks again, or for something else */
+    forget_rank(replica, message->rank); /* a repetition, or another pull */
     if (verdict == CONSISTENCY_WAIT)
         keep(replica, message, bytes);
     else

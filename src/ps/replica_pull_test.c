@@ -1,4 +1,4 @@
-/* replica_pull_test.c — answers of pulls and their time, message by message. */
+/* replica_pull_test.c — answers to pulls and their order, message by message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,30 +13,30 @@ static void a_pull_waits_for_what_its_rank_knows(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 2);
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = 0, .prev = 5, .commit = 70});
-    /* instead of that */
+    /* replaces the rank's waiting pull */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = 0, .prev = 5, .commit = 71});
     replica_fixture_ask(world, 0,
                         (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = 1, .lsn = 1, .commit = 80, .priority = 1});
-    assert_int_equal(world->count, world->first); /* nothing is said */
+    assert_int_equal(world->count, world->first); /* no answer yet */
     replica_fixture_push(world, 0, 0, 5, 0);
     replica_fixture_settle(world, -1);
     size_t last = world->count - 1;
     while (world->queue[last].message.kind != SLOT_MESSAGE_PULLED) last--;
     assert_true(world->queue[last].to == REPLICA_FIXTURE_SERVERS && world->queue[last].message.commit == 71);
     assert_true(world->queue[last - 1].to == REPLICA_FIXTURE_SERVERS + 1 &&
-                world->queue[last - 1].message.commit == 80); /* goes first */
+                world->queue[last - 1].message.commit == 80); /* the higher priority first */
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0) +
                          replica_fixture_told(world, 1, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0),
                      2);
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = 0, .prev = 6});
-    replica_fixture_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch: whoever waits asks again */
+    replica_fixture_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch drops waiting pulls */
     replica_fixture_enter(world, 0);
     replica_fixture_push(world, 0, 0, 6, 5);
     assert_true(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 6) == 1 &&
                 replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0) == 1);
 }
 
-/* How many bytes the rank was shown to this request; SIZE_MAX: it was not, or not once. */
+/* Bytes of the answer to this request; SIZE_MAX: there is not exactly one answer. */
 static size_t shown_bytes(const replica_fixture *world, uint32_t rank, uint64_t request) {
     size_t count = 0, size = 0;
     for (size_t i = 0; i < world->count; i++) {
@@ -70,10 +70,10 @@ static void a_pull_is_shown_what_it_asks_for(void **state) {
     replica_fixture_settle(world, -1);
     assert_int_equal(shown_bytes(world, 0, 71), 2 * sizeof(double));
     assert_int_equal(shown_bytes(world, 1, 80), sizeof(double));
-    replica_fixture_ask(world, 0, fresh); /* down the chain, with what it asks for */
+    replica_fixture_ask(world, 0, fresh); /* a fresh pull goes down the chain with its query */
     replica_fixture_settle(world, -1);
     assert_int_equal(shown_bytes(world, 1, 81), 2 * sizeof(double));
-    /* makes no sense */
+    /* a malformed query */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .commit = 72, .payload = span_of("\7", 1)});
     assert_int_equal(shown_bytes(world, 0, 72), 0);
 }
@@ -89,18 +89,19 @@ static void the_keys_of_a_waiting_pull_are_held(void **state) {
                          .commit = 70,
                          .payload = shared_bytes_bytes(small)};
     replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, small);
-    assert_int_equal(small->refs, 1); /* a few bytes do not hold a batch */
+    assert_int_equal(small->refs, 1); /* a small query is copied and does not hold the packet */
     pull.payload = shared_bytes_bytes(large);
     pull.commit = 71;
     replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
-    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large); /* again: instead of itself */
+    /* a repetition replaces the same pull */
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
     assert_int_equal(large->refs, 2);
     replica_fixture_push(world, 0, 0, 5, 0);
     assert_true(shown_bytes(world, 0, 70) == SIZE_MAX && shown_bytes(world, 0, 71) == 0 && large->refs == 1);
     pull.prev = 6;
     replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
     assert_int_equal(large->refs, 2);
-    replica_fixture_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch forgets those who wait */
+    replica_fixture_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch drops waiting pulls */
     replica_fixture_enter(world, 0);
     assert_int_equal(large->refs, 1);
     shared_bytes_unref(small);
@@ -111,20 +112,21 @@ static void any_copy_shows_what_it_has(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 3);
     replica_fixture_push(world, 0, 0, 6, 0);
-    replica_fixture_settle(world, 0); /* the others have it applied, the head does not know */
+    replica_fixture_settle(world, 0); /* the other members have applied the push, the head does not know */
     replica_fixture_ask(world, 2, (slot_message){.kind = SLOT_MESSAGE_PULL});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0), 1);
-    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .lsn = 1}); /* and it was shown */
+    /* the rank has seen a newer state than the head's */
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .lsn = 1});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0), 1);
     replica_fixture_chain(world, 0, (uint32_t[]){2, 0}, 2);
-    replica_fixture_enter(world, 0); /* it has something logged that may have been acknowledged */
+    replica_fixture_enter(world, 0); /* its log has entries that may have been acknowledged */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_WRONG, 0), 1);
     replica_fixture_enter(world, 2);
     replica_fixture_settle(world, -1);
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL});
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0), 2);
-    replica_fixture_push(world, 0, 0, 7, 6); /* it takes no pushes */
+    replica_fixture_push(world, 0, 0, 7, 6); /* only the head takes pushes */
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 7), 1);
 }
 
@@ -132,10 +134,10 @@ static void a_fresh_pull_goes_down_the_chain(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 2);
     slot_message pull = {.kind = SLOT_MESSAGE_PULL, .entry = SLOT_MESSAGE_PULL_FRESH, .commit = 77};
-    replica_fixture_ask(world, 1, pull); /* of the head only */
+    replica_fixture_ask(world, 1, pull); /* only the head answers fresh pulls */
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_WRONG, 0), 1);
     replica_fixture_ask(world, 0, pull);
-    replica_fixture_ask(world, 0, pull); /* again: it is under way */
+    replica_fixture_ask(world, 0, pull); /* a repetition while the entry is in flight */
     assert_true(replica_fixture_told(world, 0, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, 0) == 0 &&
                 replica_fixture_look(world, 0).logged == 1);
     replica_fixture_settle(world, -1);

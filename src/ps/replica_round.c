@@ -5,7 +5,7 @@
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
 
-/* Its bytes are no longer needed. */
+/* Drops the bytes of a contribution. */
 static void release_contribution(replica *replica, uint32_t rank) {
     MR_ASSERT(rank < replica->rank_count);
     replica_contribution *contribution = &replica->contributions[rank];
@@ -34,7 +34,7 @@ void replica_drop_contributions(replica *replica) {
     replica->norms.asked = 0;
 }
 
-/* A sum cannot be reduced: the ranks in it send their contributions again. */
+/* A contribution cannot be subtracted from a sum: the ranks in it must send theirs again. */
 static void drop_sum(replica *replica) {
     end_sum(replica);
     for (uint32_t i = 0; i < replica->rank_count; i++) {
@@ -62,7 +62,7 @@ static rank_set present(const replica *replica) {
 
 /* ---- Closing. */
 
-/* A sum is good as long as it is that of the first ones of the set. */
+/* A sum fits the set if it has exactly the contributions of the first ranks of the set. */
 static bool is_sum_of(const replica *replica, const rank_set *set) {
     bool behind = false;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
@@ -73,7 +73,7 @@ static bool is_sum_of(const replica *replica, const rank_set *set) {
     return true;
 }
 
-/* The next contributions in the order of ranks are added, and their bytes released. */
+/* Adds the next contributions in the order of ranks, and releases their bytes. */
 static void add_up(replica *replica, const rank_set *set) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->contributions != NULL);
     if (!is_sum_of(replica, set)) drop_sum(replica);
@@ -92,7 +92,7 @@ static void add_up(replica *replica, const rank_set *set) {
     }
 }
 
-/* All contributions of the set are in the sum: it is one entry. */
+/* Appends the sum, which has all contributions of the set, as one entry. */
 static void close_round(replica *replica, const round_state_terms *terms) {
     shared_bytes *bytes = replica_take_sum(replica, terms);
     replica_append(replica, &(replica_log_entry){REPLICA_LOG_ROUND, 0, replica->version + 1, shared_bytes_bytes(bytes),
@@ -100,7 +100,7 @@ static void close_round(replica *replica, const round_state_terms *terms) {
     shared_bytes_unref(bytes);
 }
 
-/* Frozen, once everything in the log is applied. */
+/* Ranks that are frozen once all entries in the log are applied. */
 static rank_set frozen_by_log(const replica *replica) {
     rank_set frozen = replica->frozen;
     for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {
@@ -110,7 +110,7 @@ static rank_set frozen_by_log(const replica *replica) {
     return frozen;
 }
 
-/* With whom the round state's own round closes. */
+/* The set of the round state's own round. False: not known yet. */
 static bool knows_round_state_set(const replica *replica, round_state_terms *terms) {
     const round_state *state = replica->values;
     *terms = round_state_terms_of(state);
@@ -187,7 +187,7 @@ static void hear_terms(replica *replica, const slot_message *message) {
     round->known = true;
 }
 
-/* Of a round that is over its rank hears how that ended; to the open one it may contribute. */
+/* Whether the rank may contribute to the round of the message. For a round that is over, answers how it ended. */
 static bool is_open(replica *replica, const slot_message *message) {
     uint32_t rank = message->rank;
     if (message->name <= replica->version) {
@@ -196,18 +196,18 @@ static bool is_open(replica *replica, const slot_message *message) {
         replica_acknowledge(replica, rank, status, message->name, 0);
         return false;
     }
-    if (message->name != replica->version + 1 || replica->closing) return false; /* it comes again */
+    if (message->name != replica->version + 1 || replica->closing) return false; /* the rank sends it again */
     rank_set frozen = frozen_by_log(replica);
     bool counts = replica->round.decided && rank_set_has(&replica->round.terms.members, rank);
     return !rank_set_has(&frozen, rank) || counts;
 }
 
-/* A round that waits for the round state needs them all, one by one: which of them count is not known; and what is to
- * come before the round state hears of it, in slots without rounds, needs room as if they were not there. */
+/* Until the round state has decided the set, a slot keeps the contributions one by one, and takes them regardless of
+ * credit: slots without rounds may need that credit before the rank's end-of-step reaches the round state. */
 static bool waits_for_round_state(const replica *replica) { return replica->round.known && replica->round.terms.waits; }
 
-/* Else the lowest rank that is not in all sums is the next of each sum that it is not in: nothing of it is held, so
- * there is room for it. */
+/* Otherwise the lowest rank that is missing in some sum is next in each sum that lacks it: none of its bytes are
+ * held, so credit admits its contribution. */
 static bool has_room(const replica *replica, const slot_message *message) {
     return waits_for_round_state(replica) || MUTATED("no-credit") ||
            credit_admits(replica->host->credit, message->rank, message->payload.size);
@@ -218,7 +218,7 @@ static void say_taken(replica *replica, const slot_message *message) {
         replica_acknowledge(replica, message->rank, SLOT_MESSAGE_TAKEN, message->name, 0);
 }
 
-/* A process that repeats a rank's step computes the same: a difference is reported. */
+/* A process that repeats a rank's step must compute the same contribution: a difference is counted. */
 static void compare(replica *replica, const slot_message *message, uint64_t digest) {
     if (digest == replica->contributions[message->rank].digest) return;
     replica->dispute = (replica_dispute){replica->dispute.count + 1, message->rank, message->name - 1};
@@ -257,7 +257,7 @@ void replica_ask_contribution(replica *replica, const slot_message *message) {
         replica_acknowledge(replica, message->rank, SLOT_MESSAGE_RESEND, message->name, message->name - 1);
 }
 
-/* ---- What the round state wants. */
+/* ---- Orders of the round state. */
 
 static void answer_freeze(replica *replica, uint32_t rank, uint64_t round, slot_message_status status) {
     slot_message message = {
@@ -271,7 +271,7 @@ void replica_take_freeze(replica *replica, const slot_message *message) {
         answer_freeze(replica, message->rank, message->name, SLOT_MESSAGE_GONE);
         return;
     }
-    /* not there yet, or about to be over: ask again */
+    /* not at that round yet, or closing it: the round state asks again */
     if (message->name != replica->version || replica->closing) return;
     if (MUTATED("freeze-soft")) rank_set_put(&replica->frozen, message->rank);
     if (rank_set_has(&replica->frozen, message->rank)) {
@@ -284,7 +284,7 @@ void replica_take_freeze(replica *replica, const slot_message *message) {
     }
 }
 
-/* A freeze is part of the state, so a new head does not count what the old one promised not to. */
+/* A freeze is part of the state, so a new head does not count a rank that the old head froze. */
 void replica_freeze(replica *replica, const replica_log_entry *entry) {
     if (entry->name != replica->version || entry->rank >= replica->rank_count) return;
     rank_set_put(&replica->frozen, entry->rank);

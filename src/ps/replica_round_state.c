@@ -32,7 +32,7 @@ static void answer_order(replica *replica, uint32_t rank, replica_log_kind kind,
         replica->host->to_rank(replica->host->context, rank, &message);
 }
 
-/* An order that comes late or twice has a number that is not above the last one. */
+/* An order that is late or repeated has a number not above the last one. */
 void replica_take_order(replica *replica, const slot_message *message) {
     if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING || message->rank >= replica->rank_count)
         return;
@@ -51,7 +51,7 @@ void replica_apply_order(replica *replica, const replica_log_entry *entry) {
     if (replica_is_head(replica)) answer_order(replica, entry->rank, entry->kind, entry->name);
 }
 
-/* ---- A rank that is given up. */
+/* ---- A rank that is being dropped. */
 
 static void decide(replica *replica, replica_log_kind kind, uint32_t rank) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && (kind == REPLICA_LOG_VOID || kind == REPLICA_LOG_REDO));
@@ -62,7 +62,7 @@ static void decide(replica *replica, replica_log_kind kind, uint32_t rank) {
         replica_append(replica, &(replica_log_entry){.kind = (uint8_t)kind, .rank = rank, .name = state->round});
 }
 
-/* What was decided upon it may be lost with an epoch: then it is asked and decided once more. */
+/* The decision may be lost with the epoch: then the new head asks and decides again. */
 void replica_forget_inquiry(replica *replica) {
     free(replica->inquiry.frozen);
     replica->inquiry = (replica_inquiry){0};
@@ -98,7 +98,7 @@ void replica_take_frozen(replica *replica, const slot_message *message) {
     if (inquiry->count == replica->round_slots) decide(replica, REPLICA_LOG_VOID, message->rank);
 }
 
-/* ---- What the heads must know. */
+/* ---- Messages to the heads of slots. */
 
 static void tell_set(replica *replica, const round_state_terms *terms) {
     uint8_t bytes[ROUND_STATE_TERMS_MAX];

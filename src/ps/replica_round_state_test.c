@@ -1,4 +1,4 @@
-/* replica_round_state_test.c — the round state by hand: orders, and a rank that is given up. */
+/* replica_round_state_test.c — the round state driven by hand: orders, and a rank that is dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,9 @@
 
 #include "tests/support/replica_fixture.h"
 
-enum { ROUND_STATE = 1 }; /* its slot */
+enum { ROUND_STATE = 1 }; /* slot of the round state */
 
-/* Another generation begins with a round state on server 0. */
+/* Begins another generation with a round state on server 0. */
 static replica *enter_round_state(replica_fixture *world, uint64_t origin) {
     world->map.slots[ROUND_STATE] = (cluster_map_slot){0};
     world->map.consistency.kind = CONSISTENCY_BSP;
@@ -29,12 +29,12 @@ static void order(replica_fixture *world, replica *round_state, replica_log_kind
     replica_take(round_state, REPLICA_FIXTURE_SERVERS + 1, &message, NULL);
 }
 
-/* Terms that a metadata store gives which has lost its disk may be below those of before. */
+/* Terms of a metadata store that lost its disk may be below earlier ones. */
 static void orders_are_counted_anew_in_another_generation(void **state) {
     replica_fixture *world = *state;
     replica *before = enter_round_state(world, 0);
     order(world, before, REPLICA_LOG_LEAVE, 70);
-    order(world, before, REPLICA_LOG_JOIN, 69); /* late */
+    order(world, before, REPLICA_LOG_JOIN, 69); /* a late order */
     assert_true(replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 70) == 1 &&
                 replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_GONE, 69) == 1);
     shared_bytes *shard = replica_write_shard(before);
@@ -52,9 +52,9 @@ static void orders_are_counted_anew_in_another_generation(void **state) {
     replica_destroy(after);
 }
 
-/* ---- A rank that is given up. */
+/* ---- A rank that is dropped. */
 
-/* What the two copies say to each other, from the first that was not delivered. */
+/* Delivers the messages between the two replicas, from the first undelivered one on. */
 static void deliver(replica_fixture *world, replica *const round_states[2]) {
     for (; world->first < world->count; world->first++) {
         envelope envelope = world->queue[world->first];
@@ -74,12 +74,12 @@ static void say_frozen(replica_fixture *world, replica *round_state) {
     replica_take(round_state, 9, &message, NULL);
 }
 
-/* Server 0 decides, and is left out before anybody else has that. When it leads once more it knows what it knew then,
- * and the round state does not. */
+/* Server 0 decides, and leaves the chain before another replica has the decision. When it is the head again, its
+ * inquiry must not count: the round state does not have the decision. */
 static void a_lost_decision_is_made_again(void **state) {
     replica_fixture *world = *state;
     replica *round_states[] = {enter_round_state(world, 0), replica_create(&world->site[1].host, ROUND_STATE)};
-    replica_enter(round_states[1], &world->map); /* it knows of it, and is in no chain */
+    replica_enter(round_states[1], &world->map); /* the replica knows the epoch and is in no chain */
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .slot = ROUND_STATE, .epoch = world->number, .name = 1, .prev = 11};
     replica_take(round_states[0], 100, &join, NULL);
     deliver(world, round_states);
@@ -92,7 +92,7 @@ static void a_lost_decision_is_made_again(void **state) {
     assert_true(round_state_undecided(replica_round_state(round_states[1])) == 1 && freezes(world) != 0);
     say_frozen(world, round_states[0]);
     assert_int_equal(replica_look_at(round_states[0]).logged, replica_look_at(round_states[1]).logged + 1);
-    world->first = world->count; /* what it sends is lost */
+    world->first = world->count; /* drops the undelivered messages */
 
     replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){1}, 1);
     for (int i = 0; i < 2; i++) replica_enter(round_states[i], &world->map);

@@ -6,7 +6,7 @@
 /* ---- Entries. */
 
 void replica_append(replica *replica, const replica_log_entry *entry) {
-    /* replica.h, 2 */
+    /* invariant 2 of replica.h */
     MR_ASSERT(replica->phase == REPLICA_SERVING && replica->level == replica_log_last(&replica->log));
     replica_append_log(replica, entry);
     replica->level = replica_log_last(&replica->log);
@@ -36,13 +36,14 @@ void replica_apply(replica *replica, const replica_log_entry *entry) {
     if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->watcher, replica, entry);
 }
 
-/* A head that is alone, without a joiner, applies an entry before it takes the next message. */
+/* True: the next entry is applied before the next message is taken, because the chain has one member and no joiner. */
 static bool applies_at_once(const replica *replica) {
     return replica->chain.count == 1 && !replica->join.wanted &&
            replica->log.applied == replica_log_last(&replica->log);
 }
 
-/* What it speaks of becomes a part of it, where it is kept; *own is to be released. False: it is not there. */
+/* Makes references in the payload part of the payload, if the bytes still exist. The caller releases *own. False: the
+ * bytes are gone. */
 static bool fetch(const replica *replica, replica_log_entry *entry, shared_bytes **own) {
     if (replica->ops->settle == NULL) return false;
     if (!replica->ops->settle(replica->host->values_context, entry->payload, false, own)) return false;
@@ -91,7 +92,7 @@ void replica_take_push(replica *replica, const slot_message *message, shared_byt
     }
 }
 
-/* Log entries of an earlier term would be taken for the requester's own. */
+/* LATER while the log has an entry of an earlier term, which the requester would take for its own. */
 void replica_take_hello(replica *replica, const slot_message *message) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && message->rank < replica->rank_count);
     uint64_t name = replica->names[message->rank];

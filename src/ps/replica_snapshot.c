@@ -1,4 +1,4 @@
-/* replica_snapshot.c — see replica.h: the whole of a copy as bytes, for a joiner and for a checkpoint.
+/* replica_snapshot.c — see replica.h: the state of a replica as bytes, for a joiner and for a checkpoint.
  *
  *   state    bytes  what
  *            8 8 …  version, checkpoint that was cut last, seqs by rank;
@@ -14,15 +14,15 @@
  *            …      state
  *
  * A snapshot may be read by a table of another number of ranks: new ranks begin at the slowest rank's step, as if they
- * had ended all its steps; in BSP the round begins anew, with the members that the cluster map names. Pushes of ranks
- * that are left out stay in the values: where there are no rounds the seqs of those ranks are kept, and written again,
- * so that no push is applied once more if a later table has the ranks again. Ranks are numbered from 0: a table with
- * new ranks leaves none out. */
+ * had ended all its steps; in BSP the round begins again, with the members that the cluster map names. Pushes of
+ * removed ranks stay in the values: without rounds the seqs of those ranks are kept, and written again, so that no
+ * push is applied twice if a later table has the ranks again. Ranks are numbered from 0: a table with new ranks
+ * removes none. */
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
 
-/* How many ranks there are in sets of ranks: none where there are no rounds. */
+/* Number of ranks in encoded rank sets: 0 for slots without rounds. */
 static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
     return replica->consistency.kind == CONSISTENCY_BSP ? ranks : 0;
 }
@@ -50,7 +50,7 @@ static void write_state(const replica *replica, bool names, writer *writer) {
     writer->at += size;
 }
 
-/* `shard`: with the size of what comes before the values (see above). */
+/* `shard`: a snapshot, which has the size of the bytes before the values (see above). */
 static shared_bytes *write_bytes(const replica *replica, bool shard, bool names) {
     size_t size = (shard ? 8 : 4) + state_size(replica);
     shared_bytes *bytes = shared_bytes_new(size);
@@ -71,15 +71,15 @@ shared_bytes *replica_write_shard(const replica *replica) {
 
 /* ---- Reading. */
 
-/* There is room for the seqs of all present and former ranks of the table. */
+/* Makes room for the seqs of all present and former ranks of the table. */
 static void count_names(replica *replica, uint32_t ranks) {
     bool keeps = replica->round_state == NO_ROUND_STATE && !MUTATED("forgets-away");
     replica->name_count = keeps && ranks > replica->rank_count ? ranks : replica->rank_count;
     replica->names = xrealloc(replica->names, replica->name_count * sizeof *replica->names);
 }
 
-/* Those of the round state are orders, numbered by term (rank.h). In another generation none of before is said again,
- * and the terms of a metadata store that has lost its disk may be below those that were. */
+/* The seqs at the round state are order numbers, which begin with the term (rank.h). Another generation begins them
+ * anew: no earlier order is repeated, and terms of a metadata store that lost its disk may be lower. */
 static void read_names(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
     uint64_t least = UINT64_MAX;
     bool forgets = resumes && replica_is_round_state(replica) && !MUTATED("keeps-orders");
@@ -119,6 +119,6 @@ bool replica_read_state(replica *replica, span bytes) {
 bool replica_read_shard(replica *replica, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t ranks = reader_u32(&reader);
-    (void)reader_u32(&reader); /* for those who look at the file */
+    (void)reader_u32(&reader); /* a field for programs that inspect the file */
     return read_state(replica, &reader, ranks, true);
 }

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 
 enum { HEAD_SIZE = 21, RANKS = 6, TERMS_WAIT = 1, TERMS_CUT = 2, TERMS_NORMS = 4, NORMS_HEAD = 16 };
-/* In the order of their bytes; the rank sets follow. */
+/* Fields in the order of their bytes; the rank sets follow. */
 #define HEAD_FIELDS(X) \
     X(u64, round)      \
     X(u32, rank_count) X(u32, backup) X(u8, waits) X(u8, cuts) X(u8, cuts_next) X(u8, past_cuts) X(u8, past_decided)
@@ -20,7 +20,7 @@ void round_state_begin(round_state *state, uint32_t rank_count, uint32_t first, 
 
 /* ---- Entries. */
 
-/* The last member stays: a table without ranks could never go on. */
+/* The last member stays: a table without ranks could make no progress. */
 static bool take_from_next(round_state *state, uint32_t rank) {
     MR_ASSERT(rank < state->rank_count);
     if (!rank_set_has(&state->next, rank)) return true;
@@ -29,8 +29,8 @@ static bool take_from_next(round_state *state, uint32_t rank) {
     return true;
 }
 
-/* A rank in a set that slots have already received must be repeated. The last one that a round waits for
- * is not void before all slots have come to that round: else the round state could be two rounds ahead of one. */
+/* A rank in a set that slots have already received must be repeated (REDO). The last rank that a round waits for is
+ * not void before all slots have come to that round: otherwise the round state could be two rounds ahead of a slot. */
 static void drop(round_state *state, uint32_t rank) {
     round_state_terms told;
     bool late = round_state_decided(state, &told);
@@ -50,7 +50,7 @@ static void decide(round_state *state, const replica_log_entry *entry, rank_set 
 static void end_round(round_state *state, const replica_log_entry *entry) {
     reader reader = reader_of(entry->payload.data, entry->payload.size);
     (void)reader_u8(&reader);
-    /* A rank that is given up may be frozen in a slot, though the round was closed with it before that was decided. */
+    /* A dropped rank may be frozen in a slot although the round was closed with it: slots then need the set. */
     state->past_decided = state->waits || rank_set_count(&state->dropping) != 0;
     if (!rank_set_read(&reader, state->rank_count, &state->past_set)) state->past_set = (rank_set){0};
     state->round = entry->name;
@@ -71,7 +71,7 @@ void round_state_apply(round_state *state, const replica_log_entry *entry) {
     case REPLICA_LOG_REDO: decide(state, entry, &state->redo, &state->voided); break;
     case REPLICA_LOG_MARK: state->cuts_next = true; break;
     case REPLICA_LOG_ROUND: end_round(state, entry); break;
-    default: break; /* nothing that a round state knows */
+    default: break; /* no effect on a round state */
     }
 }
 
@@ -81,11 +81,11 @@ void round_state_turn(round_state_pages *pages, const replica_log_entry *entry) 
     round_state_apply(&pages->now, entry);
 }
 
-/* No round before the last one that was measured needs its norms any more. */
+/* Norms of the last measured round replace those of earlier rounds, which are needed no more. */
 void round_state_measure(round_state_pages *pages, const replica_log_entry *entry) {
     round_state_norms *norms = &pages->norms;
     uint32_t phases = round_state_phases(pages, entry->name);
-    if (entry->rank != phases) return; /* it is there */
+    if (entry->rank != phases) return; /* the phase is known already */
     MR_ASSERT(phases < STATE_MACHINE_PHASES_MAX && (phases == 0 || norms->bytes != NULL));
     span before = phases == 0 ? (span){0} : shared_bytes_bytes(norms->bytes);
     shared_bytes *bytes = shared_bytes_new(before.size + entry->payload.size);
@@ -96,7 +96,7 @@ void round_state_measure(round_state_pages *pages, const replica_log_entry *entr
     *norms = (round_state_norms){entry->name, phases + 1, bytes};
 }
 
-/* ---- Questions. */
+/* ---- Queries. */
 
 uint32_t round_state_phases(const round_state_pages *pages, uint64_t round) {
     return pages->norms.round == round ? pages->norms.phases : 0;
@@ -193,7 +193,7 @@ bool round_state_read_round(span bytes, uint32_t rank_count, round_state_round *
     return true;
 }
 
-/* ---- As bytes. */
+/* ---- Encoding. */
 
 size_t round_state_size(uint32_t rank_count) { return HEAD_SIZE + RANKS * rank_set_size(rank_count); }
 
@@ -213,7 +213,7 @@ static bool is_within(const rank_set *some, const rank_set *all) {
     return rank_set_count(&rest) == 0;
 }
 
-/* Invariants 1 and 2. */
+/* Checks the invariants 1 and 2. */
 static bool is_sound(const round_state *state) {
     rank_set all = rank_set_first(state->rank_count), both = rank_set_both(&state->voided, &state->redo);
     return is_within(&state->members, &all) && is_within(&state->next, &all) && is_within(&state->past_set, &all) &&
@@ -256,7 +256,7 @@ bool round_state_resume(round_state *state, span bytes, uint32_t rank_count) {
     return true;
 }
 
-/* ---- As values of a slot. */
+/* ---- State machine of the round state's slot. */
 
 static void *create(void *context, uint32_t slot, bool keeps) { return xcalloc(1, sizeof(round_state_pages)); }
 
@@ -287,7 +287,7 @@ static size_t size(const void *self) {
     return round_state_size(pages->now.rank_count) * (pages->before.rank_count == 0 ? 1 : 2) + norms;
 }
 
-/* Norms are those of a round that is over: then there is one before. */
+/* Norms belong to a round that is over, so the page before is not empty. */
 static void write(const void *self, void *out) {
     const round_state_pages *pages = self;
     size_t one = round_state_size(pages->now.rank_count), all = size(self);

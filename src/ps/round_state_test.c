@@ -38,7 +38,7 @@ static void joining_and_leaving_hold_from_the_next_round(void **state) {
     end_round(&round_state, 3);
     assert_true(round_state.round == 1 && needs(&round_state) == 0xa);
     apply(&round_state, REPLICA_LOG_LEAVE, 1, 1);
-    apply(&round_state, REPLICA_LOG_LEAVE, 3, 1); /* the last one stays */
+    apply(&round_state, REPLICA_LOG_LEAVE, 3, 1); /* the last member stays */
     end_round(&round_state, 0xa);
     assert_int_equal(needs(&round_state), 8);
 }
@@ -50,18 +50,18 @@ static void a_rank_that_is_given_up_is_void_or_repeated(void **state) {
     apply(&round_state, REPLICA_LOG_DROP, 1, 1);
     assert_int_equal(round_state_undecided(&round_state), 1);
     assert_true(needs(&round_state) == UINT64_MAX && !round_state_decided(&round_state, &told));
-    apply(&round_state, REPLICA_LOG_VOID, 1, 9); /* of another round */
-    apply(&round_state, REPLICA_LOG_VOID, 0, 0); /* nobody gave it up */
+    apply(&round_state, REPLICA_LOG_VOID, 1, 9); /* a decision of another round */
+    apply(&round_state, REPLICA_LOG_VOID, 0, 0); /* rank 0 is not being dropped */
     assert_int_equal(round_state_undecided(&round_state), 1);
     apply(&round_state, REPLICA_LOG_VOID, 1, 0);
-    apply(&round_state, REPLICA_LOG_REDO, 1, 0); /* it is decided */
+    apply(&round_state, REPLICA_LOG_REDO, 1, 0); /* already decided as VOID */
     assert_true(needs(&round_state) == 5 && round_state_decided(&round_state, &told) && told.members.words[0] == 5);
-    apply(&round_state, REPLICA_LOG_DROP, 2, 1); /* slots may have closed with it: it must be played */
+    apply(&round_state, REPLICA_LOG_DROP, 2, 1); /* slots may have closed with rank 2: it must be repeated */
     assert_true(needs(&round_state) == 5 && rank_set_has(&round_state.redo, 2));
     end_round(&round_state, 5);
     assert_true(round_state_decided_before(&round_state, &told) && told.members.words[0] == 5 && told.round == 0);
     assert_int_equal(needs(&round_state), 1);
-    apply(&round_state, REPLICA_LOG_DROP, 0, 1); /* the last one */
+    apply(&round_state, REPLICA_LOG_DROP, 0, 1); /* the last member */
     assert_int_equal(needs(&round_state), 1);
     end_round(&round_state, 1);
     assert_false(round_state_decided_before(&round_state, &told));
@@ -71,8 +71,8 @@ static void a_round_that_was_closing_with_a_rank_counts_it(void **state) {
     round_state round_state;
     round_state_terms told;
     round_state_begin(&round_state, 2, 2, 0, false);
-    apply(&round_state, REPLICA_LOG_DROP, 1, 1); /* slots may be asked to freeze it now … */
-    end_round(&round_state, 3);                  /* … and this was in the log */
+    apply(&round_state, REPLICA_LOG_DROP, 1, 1); /* slots may be asked to freeze rank 1 now, */
+    end_round(&round_state, 3);                  /* while this entry was already in the log */
     assert_true(round_state_decided_before(&round_state, &told) && told.members.words[0] == 3);
 }
 
@@ -84,12 +84,12 @@ static void backup_workers_and_deadlines(void **state) {
     assert_true(round_state_enough(&round_state, &one, true, &set) && rank_set_same(&set, &one));
     assert_false(round_state_enough(&round_state, &none, true, &set));
     assert_true(round_state_enough(&round_state, &two, false, &set) && rank_set_same(&set, &two));
-    apply(&round_state, REPLICA_LOG_DROP, 1, 1); /* nobody has been told a set: it is void at once */
+    apply(&round_state, REPLICA_LOG_DROP, 1, 1); /* no set was sent to slots: the rank is void at once */
     assert_true(!round_state_enough(&round_state, &two, false, &set) && rank_set_same(&set, &one));
     apply(&round_state, REPLICA_LOG_DROP, 0, 1);
     assert_true(round_state_enough(&round_state, &two, false, &set) && rank_set_same(&set, &one));
     apply(&round_state, REPLICA_LOG_JOIN, 1, 2);
-    apply(&round_state, REPLICA_LOG_DROP, 2, 1); /* the last that the round waits for: all slots are asked */
+    apply(&round_state, REPLICA_LOG_DROP, 2, 1); /* the last rank that the round waits for: all slots are asked */
     assert_true(round_state_undecided(&round_state) == 2 && !round_state_enough(&round_state, &none, false, &set));
     apply(&round_state, REPLICA_LOG_VOID, 2, 0);
     assert_true(round_state_enough(&round_state, &none, false, &set) && rank_set_count(&set) == 0);
@@ -121,7 +121,7 @@ static void round_states_come_back_as_they_went(void **state) {
     assert_memory_equal(&again, round_state, sizeof again);
     for (size_t cut = 0; cut < size; cut++) assert_false(round_state_read(span_of(bytes, cut), 11, &again));
     assert_false(round_state_read(span_of(bytes, size), 12, &again));
-    assert_true(round_state_ops.read(other, span_of(bytes, size))); /* of the first round: nothing is kept */
+    assert_true(round_state_ops.read(other, span_of(bytes, size))); /* the first round: there is no page before */
     assert_memory_equal(other, pages, sizeof *pages);
     bytes[size - 1] = 0x80; /* a rank that the table does not have */
     assert_false(round_state_read(span_of(bytes, size), 11, &again));
@@ -131,7 +131,7 @@ static void round_states_come_back_as_they_went(void **state) {
     round_state_ops.destroy(other);
 }
 
-/* The round that it is in, as somebody is shown it. */
+/* The round in the answer to a pull. */
 static int shown_round(round_state_pages *pages, bool kept) {
     shared_bytes *bytes = round_state_ops.show(pages, (span){0}, kept);
     round_state state;
@@ -193,10 +193,10 @@ static void norms_of_a_round_are_kept_with_it(void **state) {
     assert_true(before.round == 0 && rank_set_same(&before.members, &set.members));
     replica_log_entry first = {REPLICA_LOG_NORMS, 0, 0, span_of("ab", 2), NULL, CREDIT_NONE, 0},
                       second = {REPLICA_LOG_NORMS, 1, 0, span_of("c", 1), NULL, CREDIT_NONE, 0};
-    round_state_measure(pages, &second); /* not without the first */
+    round_state_measure(pages, &second); /* phase 1 without phase 0 */
     assert_int_equal(round_state_phases(pages, 0), 0);
     round_state_measure(pages, &first);
-    round_state_measure(pages, &first); /* it is there */
+    round_state_measure(pages, &first); /* a repetition */
     round_state_measure(pages, &second);
     assert_true(round_state_phases(pages, 0) == 2 && round_state_phases(pages, 1) == 0);
     size_t size = round_state_ops.size(pages);
@@ -207,11 +207,11 @@ static void norms_of_a_round_are_kept_with_it(void **state) {
     assert_true(round_state_ops.read(other, span_of(bytes, size)) && round_state_phases(other, 0) == 2);
     span norms = shared_bytes_bytes(other->norms.bytes);
     assert_true(norms.size == 3 && memcmp(norms.data, "abc", 3) == 0);
-    bytes[2 * round_state_size(3) + 8] = 77; /* phases */
+    bytes[2 * round_state_size(3) + 8] = 77; /* the number of phases */
     assert_false(round_state_ops.read(other, span_of(bytes, size)));
     round_state_turn(pages, &(replica_log_entry){REPLICA_LOG_ROUND, 0, 2, all, NULL, CREDIT_NONE, 0});
     first.name = 1;
-    round_state_measure(pages, &first); /* those of the round before are not needed any more */
+    round_state_measure(pages, &first); /* norms of an earlier round are dropped */
     assert_true(round_state_phases(pages, 1) == 1 && round_state_phases(pages, 0) == 0);
     round_state_ops.destroy(pages);
     round_state_ops.destroy(other);
@@ -236,9 +236,10 @@ static void the_entry_of_a_round_has_terms_sum_and_norms(void **state) {
     assert_true(round_state_read_round(span_of(bytes, head + 12), 11, &round));
     assert_true(round.sum.size == 3 && round.norms.size == 5 && memcmp(round.norms.data, "norms", 5) == 0);
     assert_true(round_state_read_round(span_of("\4\0\0\0\0\0\0\0\0\0\0\0", 12), 11, &round) && round.sum.size == 0);
-    assert_false(round_state_read_round(span_of(bytes, head + 3), 11, &round)); /* no room for their size */
+    /* too short for the size of the norms */
+    assert_false(round_state_read_round(span_of(bytes, head + 3), 11, &round));
     bytes[head + 8] = 9;
-    assert_false(round_state_read_round(span_of(bytes, head + 12), 11, &round)); /* more than there are */
+    assert_false(round_state_read_round(span_of(bytes, head + 12), 11, &round)); /* the norms' size exceeds the entry */
 }
 
 int main(void) {

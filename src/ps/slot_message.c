@@ -11,18 +11,18 @@
 
 enum { BATCH_MAX = SLOT_MESSAGE_PAYLOAD_MAX + 256 * 1024, SLOT_MESSAGE_SIZE = 65, ALIGNMENT = 8 };
 
-/* The first bytes of a slot message in a packet. They are written and read field by field: bytes that were written in
- * small pieces are slow to copy in large ones. */
+/* The first bytes of a slot message in a packet. Written and read field by field: copying bytes in larger units than
+ * they were written in is slow. */
 typedef struct __attribute__((packed, may_alias)) front {
     uint8_t kind, status, entry, priority;
     uint32_t slot, rank;
     uint64_t epoch, lsn, commit, name, prev;
-    uint8_t terms; /* bytes of them, which follow */
+    uint8_t terms; /* size of the terms, which follow */
 } front;
 
 _Static_assert(sizeof(front) == 53 && sizeof(front) + 1 + ALIGNMENT - 1 + 4 == SLOT_MESSAGE_SIZE, "as part.h has it");
 
-/* The first bytes of a packet, likewise; its sender's address follows. */
+/* The first bytes of a packet, likewise; the sender's address follows. */
 typedef struct __attribute__((packed, may_alias)) opening {
     uint32_t magic, parts;
     uint64_t generation, number, incarnation;
@@ -31,7 +31,7 @@ typedef struct __attribute__((packed, may_alias)) opening {
 
 _Static_assert(sizeof(opening) == 36, "as part.h has it");
 
-typedef struct slot_message_piece { /* a payload, behind so many of the bytes */
+typedef struct slot_message_piece { /* a payload that is referenced after `behind` bytes of the packet's own */
     size_t behind;
     span payload;
     shared_bytes *bytes; /* shared */
@@ -66,8 +66,8 @@ void slot_packet_release(slot_packet *packet) {
 }
 
 size_t slot_message_write_head(const slot_message_head *head, uint8_t out[SLOT_MESSAGE_HEAD_MAX]) {
-    const opening opening = {SLOT_MESSAGE_MAGIC, 0 /* write_count */, head->generation,
-                             head->number,       head->incarnation,   head->who};
+    const opening opening = {SLOT_MESSAGE_MAGIC, 0 /* set by write_count */, head->generation,
+                             head->number,       head->incarnation,          head->who};
     writer writer = writer_of(out, SLOT_MESSAGE_HEAD_MAX);
     writer_bytes(&writer, &opening, sizeof opening);
     writer_text8(&writer, head->address);
@@ -85,7 +85,7 @@ void slot_packet_begin_written(slot_packet *packet, span head) {
     packet->bytes.size = head.size;
 }
 
-/* Zeros before the payload, the first of which says how many follow. */
+/* Writes zeros before a large payload to align it; the first byte is the number of zeros that follow. */
 static uint8_t *align(uint8_t *to, size_t at, size_t payload) {
     size_t zeros =
         payload < SLOT_MESSAGE_POINTED ? 0 : (ALIGNMENT - (at + 1 + sizeof(uint32_t)) % ALIGNMENT) % ALIGNMENT;

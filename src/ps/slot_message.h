@@ -91,8 +91,8 @@ enum {
     SLOT_MESSAGE_CONTROLLER = 1 << 25,
     SLOT_MESSAGE_WORKER = 1 << 26,
     SLOT_MESSAGE_CHECKPOINTS = 1 << 27,
-    SLOT_MESSAGE_ADDRESS_MAX = 64, /* with its NUL */
-    SLOT_MESSAGE_HEAD_MAX = 100,   /* of a packet */
+    SLOT_MESSAGE_ADDRESS_MAX = 64, /* bytes, NUL included */
+    SLOT_MESSAGE_HEAD_MAX = 100,   /* largest head of a packet */
     SLOT_MESSAGE_COUNT_MAX = 4096,
     SLOT_MESSAGE_TERMS_MAX = 255,
     SLOT_MESSAGE_PAYLOAD_MAX = 64 << 20,
@@ -142,7 +142,7 @@ typedef enum slot_message_kind {
         SLOT_MESSAGE_KIND_COUNT
 } slot_message_kind;
 
-enum { SLOT_MESSAGE_FULL = 1 }; /* `lsn` of a PUSHED */
+enum { SLOT_MESSAGE_FULL = 1 }; /* `lsn` of a PUSHED with the status LATER */
 enum {                          /* `entry` of PULL and PUSH; the bits 1 and 4 are not used, and ignored */
        SLOT_MESSAGE_PULL_FRESH = 2,
        SLOT_MESSAGE_PUSH_ASK = 8,
@@ -152,24 +152,24 @@ enum {                          /* `entry` of PULL and PUSH; the bits 1 and 4 ar
 typedef enum slot_message_status {
     SLOT_MESSAGE_OK,
     SLOT_MESSAGE_LATER,  /* not now: ask again */
-    SLOT_MESSAGE_WRONG,  /* I am not the head of that epoch */
+    SLOT_MESSAGE_WRONG,  /* the receiver is not the head of that epoch */
     SLOT_MESSAGE_RESEND, /* an earlier message is missing */
-    SLOT_MESSAGE_GONE,   /* that version is no longer kept; that round is over, and its set forgotten */
-    SLOT_MESSAGE_SAME,   /* (not used: it keeps the numbers of those behind it) */
-    SLOT_MESSAGE_TAKEN,  /* it is here; whether it counts is not decided */
-    SLOT_MESSAGE_MISSED, /* the round is over, without it */
+    SLOT_MESSAGE_GONE,   /* that version is no longer kept; that round is over, and its set is not known any more */
+    SLOT_MESSAGE_SAME,   /* not used; keeps the numbers of those after it */
+    SLOT_MESSAGE_TAKEN,  /* the contribution has arrived; whether it counts is undecided */
+    SLOT_MESSAGE_MISSED, /* the round is over, without the contribution */
     SLOT_MESSAGE_STATUS_COUNT
 } slot_message_status;
 
 typedef struct slot_message {
     uint8_t kind, status, entry;
-    uint8_t priority; /* of a request: larger goes first where something waits */
+    uint8_t priority; /* requests: larger priorities first where requests wait */
     uint32_t slot, rank;
     uint64_t epoch, lsn, commit, name, prev;
-    span terms, payload; /* borrowed; terms of at most SLOT_MESSAGE_TERMS_MAX bytes */
-    /* when writing: the buffer of the payload; NULL: the payload is valid for the call only */
+    span terms, payload; /* borrowed; `terms` has at most SLOT_MESSAGE_TERMS_MAX bytes */
+    /* when writing: the buffer of the payload; NULL: the payload is valid during the call only */
     shared_bytes *bytes;
-    /* when writing: continuation of the payload. A message that is read has it in one piece */
+    /* when writing: continuation of the payload; a message that is read has one piece */
     shared_bytes_piece tail;
 } slot_message;
 
@@ -177,42 +177,43 @@ typedef struct slot_message_head {
     uint64_t generation, number, incarnation;
     uint32_t who;
     char address[SLOT_MESSAGE_ADDRESS_MAX];
-    bool maps; /* when reading: there is a MAP among its messages */
+    bool maps; /* when reading: a MAP is among the packet's messages */
 } slot_message_head;
 
 const char *slot_message_kind_name(uint8_t kind);
 
-/* A packet that is being written; zero-initialized it is empty and ready. A packet that points does not copy a payload
- * of SLOT_MESSAGE_POINTED bytes or more in a shared buffer: it holds the buffer until its release or next begin. */
+/* A packet that is being written; ready when zero-initialized. A packet with `points` does not copy a payload of
+ * SLOT_MESSAGE_POINTED bytes or more in a shared buffer: it holds the buffer until its release or next begin. */
 enum { SLOT_MESSAGE_POINTED = 512 };
 typedef struct slot_packet {
     buffer bytes;
     uint32_t count;
     bool points;
-    bool maps;                         /* there is a MAP in it */
-    struct slot_message_piece *pieces; /* owned: payloads that are pointed at */
+    bool maps;                         /* has a MAP */
+    struct slot_message_piece *pieces; /* owned: payloads that are referenced */
     size_t piece_count, piece_room, pointed;
-    shared_bytes_piece *said; /* owned, as slot_packet_pieces says them */
+    shared_bytes_piece *said; /* owned: result of slot_packet_pieces */
     size_t said_room;
 } slot_packet;
 
 static inline size_t slot_message_payload_size(const slot_message *message) {
     return message->payload.size + message->tail.bytes.size;
 }
-/* The first bytes of a packet with this head, and their size; then begins a packet with them, and drops its content. */
+/* Writes the first bytes of a packet with this head; returns their size. slot_packet_begin_written drops a packet's
+ * content and begins it with those bytes. */
 size_t slot_message_write_head(const slot_message_head *head, uint8_t out[SLOT_MESSAGE_HEAD_MAX]);
 void slot_packet_begin_written(slot_packet *packet, span head);
 void slot_packet_add(slot_packet *packet, const slot_message *message);
 size_t slot_packet_size(const slot_packet *packet);
-span slot_packet_end(slot_packet *packet); /* of one that does not point; borrowed until the packet is begun again */
-/* The pieces of the packet, one behind the other, for a transport that gathers; borrowed likewise. */
+span slot_packet_end(slot_packet *packet); /* for a packet without `points`; borrowed until the next begin */
+/* Pieces of the packet in order, for a transport that gathers; borrowed until the next begin. */
 size_t slot_packet_pieces(slot_packet *packet, const shared_bytes_piece **pieces);
-void slot_packet_release(slot_packet *packet);       /* of the buffers that it points at, after sending */
-shared_bytes *slot_packet_copy(slot_packet *packet); /* all of it in one piece; moved to the caller */
+void slot_packet_release(slot_packet *packet);       /* drops the references to buffers, after sending */
+shared_bytes *slot_packet_copy(slot_packet *packet); /* the packet in one piece; the caller owns a reference */
 void slot_packet_fini(slot_packet *packet);
 
-/* Reading: the head, then `count` messages. MR_CORRUPT; messages read before are good. */
+/* Reads the head, then `count` messages. MR_CORRUPT: malformed; messages read before are valid. */
 MR_MUST mr_status slot_message_read_head(reader *reader, slot_message_head *head, uint32_t *count);
-/* The head without its address: the sender of a packet, and the newest cluster map that it knows. MR_CORRUPT. */
+/* Reads the head without the address: the sender, and the newest cluster map that it knows. MR_CORRUPT: malformed. */
 MR_MUST mr_status slot_message_peek(reader *reader, slot_message_head *head, uint32_t *count);
 MR_MUST mr_status slot_message_read(reader *reader, slot_message *message);

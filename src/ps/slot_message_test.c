@@ -1,4 +1,4 @@
-/* slot_message_test.c — batches come back as they went; what is no batch is refused. */
+/* slot_message_test.c — packets decode to the messages that were written; malformed ones are rejected. */
 #include "ps/slot_message.h"
 
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static void large_payloads_are_aligned(void **state) {
     slot_packet_fini(&packet);
 }
 
-/* A payload that goes on elsewhere is one to who reads it, whether the batch points at it or not. */
+/* A reader gets payload and tail in one piece, whether the packet references the tail or copies it. */
 static void tails_follow_their_payload(void **state) {
     enum { TAIL = 2 * SLOT_MESSAGE_POINTED };
     shared_bytes *tail = shared_bytes_new(TAIL);
@@ -159,7 +159,7 @@ static void a_batch_says_that_it_has_a_map(void **state) {
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
     assert_true(count == COUNT + 1 && head.maps);
-    bytes = write_batch(&packet); /* the next one has none */
+    bytes = write_batch(&packet); /* the next packet has no MAP */
     reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
     assert_true(count == COUNT && !head.maps);

@@ -19,7 +19,7 @@ mr_status slot_placement_check(const slot_placement_table *table) {
     return MR_OK;
 }
 
-/* 128 bits: the space of keys may be all of them. */
+/* 128 bits: a table may have all 2^64 keys. */
 static unsigned __int128 keys_of(const slot_placement_table *table) {
     return (unsigned __int128)(table->last - table->first_key) + 1;
 }
@@ -53,7 +53,7 @@ size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pi
     const slot_placement_pin *pin = slot_placement_find(pins, pin_count, slot);
     for (size_t i = 0; pin != NULL && i < pin->count && count < copies; i++)
         if (is_alive(alive, alive_count, pin->servers[i])) add(ids, &count, pin->servers[i]);
-    /* so many that the pinned ones may be among them */
+    /* enough owners even if all pinned servers are among them */
     size_t found = hash_ring_owners(ring, slot, owners, copies + count);
     for (size_t i = 0; i < found && count < copies; i++) add(ids, &count, owners[i]);
     return count;

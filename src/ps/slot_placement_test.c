@@ -1,4 +1,4 @@
-/* slot_placement_test.c — every key has one slot, in runs where order is kept; pins come first. */
+/* slot_placement_test.c — every key has one slot, ordered tables have runs of keys; pins come first. */
 #include "ps/slot_placement.h"
 
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void pins_come_first(void **state) {
         assert_true(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
         assert_int_equal(hash_ring_owners(ring, slot, plain, 3), 3);
         if (slot == 3) assert_true(ids[0] == 4);
-        if (slot == 8) assert_true(ids[0] == 2 && ids[1] == 1); /* 9 is not here */
+        if (slot == 8) assert_true(ids[0] == 2 && ids[1] == 1); /* server 9 is not alive */
         if (slot != 3 && slot != 8) assert_memory_equal(ids, plain, sizeof ids);
     }
     assert_int_equal(slot_placement_target(ring, pins, 2, alive, 5, 3, 1, ids), 1);

@@ -11,12 +11,12 @@
 #include "base/mutation.h"
 #include "cluster/metadata_store.h"
 
-typedef struct voice { /* who spoke for a rank last, when it was the one to listen to */
-    uint64_t term;     /* 0: none yet */
+typedef struct voice { /* address of a rank's process, from the first packet of its newest term */
+    uint64_t term;     /* 0: no packet yet */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } voice;
 
-typedef struct work { /* for a slot, since it last said so */
+typedef struct work { /* requests for a slot since the last load report */
     uint32_t requests, pulls;
 } work;
 
@@ -35,7 +35,7 @@ struct slot_server {
     slot_server_work done;
 };
 
-/* ---- What replicas say. */
+/* ---- Messages of replicas. */
 
 static void to_server(void *context, uint32_t id, const slot_message *message) {
     slot_server *server = context;
@@ -43,14 +43,14 @@ static void to_server(void *context, uint32_t id, const slot_message *message) {
     if (peer != NULL) batcher_add(server->batcher, peer->address, message);
 }
 
-/* Is this the term that counts? */
+/* Whether `term` is the rank's term in the newest cluster map known here. */
 static bool is_term(const slot_server *server, uint32_t rank, uint64_t term) {
     MR_ASSERT(rank < server->rank_count);
     return term != 0 && (term == batcher_map(server->batcher)->ranks[rank].since || MUTATED("no-stint"));
 }
 
-/* To the term that counts, once it has been heard. What is applied here may have been pushed by a term that spoke to
- * another head: the one before it, that this server has heard, would take it for its own. */
+/* Answers go to the rank's newest term that this replica has seen. An entry applied here may have been pushed by a
+ * newer term to another head; an earlier term that is known here must not receive the answer. */
 static void to_rank(void *context, uint32_t rank, const slot_message *message) {
     slot_server *server = context;
     server->done.bytes_out += message->payload.size;
@@ -81,9 +81,9 @@ static void to_checkpoints(void *context, const slot_message *message) {
     batcher_add(server->batcher, server->options.checkpoints, message);
 }
 
-/* ---- What comes. */
+/* ---- Received messages. */
 
-/* Made when it is first needed: most slots are never of this server's concern. */
+/* Creates the replica when it is first needed: most slots have none here. */
 static replica *replica_of(slot_server *server, uint32_t slot) {
     MR_ASSERT(slot < server->slot_count);
     if (server->replicas[slot] == NULL) {
@@ -102,7 +102,7 @@ static void drop_replicas(slot_server *server) {
     credit_fini(&server->credit);
 }
 
-/* Nothing of another generation is of any use in this one. */
+/* Drops all state of the former generation. */
 static void begin_generation(slot_server *server, const cluster_map *map) {
     drop_replicas(server);
     server->generation = map->generation;
@@ -116,7 +116,7 @@ static void begin_generation(slot_server *server, const cluster_map *map) {
     server->work = xcalloc(map->slot_count + 1, sizeof *server->work);
 }
 
-/* Checks replicas that entered an epoch or were ticked; replica_take checks by itself. */
+/* Checks replicas that entered an epoch or were ticked; replica_take checks its own. */
 static void check_replicas(const slot_server *server) {
     for (uint32_t i = 0; i < server->slot_count; i++)
         if (server->replicas[i] != NULL) CHECK_INVARIANTS(server->rank_count, replica_check(server->replicas[i]));
@@ -139,7 +139,7 @@ static void on_head(void *context, const slot_message_head *from) {
     if ((from->who & SLOT_MESSAGE_RANK) == 0 || rank >= server->rank_count) return;
     if (server->voices[rank].term == from->incarnation || !is_term(server, rank, from->incarnation)) return;
     server->voices[rank].term = from->incarnation;
-    strcpy(server->voices[rank].address, from->address); /* which a term keeps */
+    strcpy(server->voices[rank].address, from->address); /* constant during a term */
 }
 
 static bool is_known(const slot_server *server, uint32_t id, uint64_t incarnation) {
@@ -147,7 +147,7 @@ static bool is_known(const slot_server *server, uint32_t id, uint64_t incarnatio
     return peer != NULL && peer->incarnation == incarnation;
 }
 
-/* Messages of another incarnation of a server or another term of a rank are ignored. */
+/* Whether the sender's incarnation or term is the current one. Messages of others are ignored. */
 static bool is_present(const slot_server *server, const slot_message_head *from) {
     uint32_t rank = from->who & ~(uint32_t)SLOT_MESSAGE_RANK;
     if ((from->who & SLOT_MESSAGE_RANK) != 0)
@@ -155,7 +155,8 @@ static bool is_present(const slot_server *server, const slot_message_head *from)
     return from->who >= SLOT_MESSAGE_RANK || is_known(server, from->who, from->incarnation);
 }
 
-/* An applied push is refused too, and found there when the rank asks for it without its payload. */
+/* Refuses a push while memory is full, even an applied one; the rank then asks about the push without its payload,
+ * and that question is answered. */
 static bool refuses(slot_server *server, const slot_message *message) {
     if (server->options.is_full == NULL || !server->options.is_full(server->options.context)) return false;
     to_rank(server, message->rank,
@@ -170,7 +171,7 @@ static bool refuses(slot_server *server, const slot_message *message) {
     return true;
 }
 
-/* One that is in the cluster map was heard: it is another process that replaces it. */
+/* A server that is in the cluster map was accepted, so REPLACED means that another process took its place. */
 static void take_replaced(slot_server *server, const slot_message_head *from, const slot_message *message) {
     const slot_server_options *options = &server->options;
     const cluster_map_server *self = cluster_map_find(batcher_map(server->batcher), options->id);
@@ -194,7 +195,7 @@ static void count_pull(slot_server *server, const slot_message *message) {
     server->work[message->slot].pulls++;
 }
 
-/* Is it the sender's to say this? */
+/* Whether a sender of this role may send this message. */
 static bool may_say(const slot_server *server, const slot_message_head *from, const slot_message *message) {
     switch (message->kind) {
     case SLOT_MESSAGE_PUSH:
@@ -206,8 +207,8 @@ static bool may_say(const slot_server *server, const slot_message_head *from, co
                from->who == (SLOT_MESSAGE_RANK | message->rank);
     case SLOT_MESSAGE_SAVED:
     case SLOT_MESSAGE_SHARD: return from->who == SLOT_MESSAGE_CHECKPOINTS;
-    /* Until the cluster map with this joiner is here the process before it is heard, and its level would be the
-     * joiner's. */
+    /* Before the cluster map with this joiner arrives, messages of its previous incarnation would be accepted, and a
+     * LEVEL of that process would count as the joiner's. */
     case SLOT_MESSAGE_JOIN: return is_known(server, (uint32_t)message->name, message->prev);
     default: return true;
     }
@@ -227,7 +228,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
     replica_take(replica_of(server, message->slot), from->who, message, bytes);
 }
 
-/* ---- Life. */
+/* ---- Creation and death. */
 
 slot_server *slot_server_create(const slot_server_options *options) {
     MR_ASSERT(options->values != NULL && options->send != NULL && options->id < SLOT_MESSAGE_RANK);
@@ -281,7 +282,7 @@ int64_t slot_server_next_us(const slot_server *server) {
     return server->next_beat_us < server->next_tick_us ? server->next_beat_us : server->next_tick_us;
 }
 
-/* Of the slots that it leads. */
+/* Reports the load of the slots whose head is here. */
 static void tell_load(slot_server *server) {
     const cluster_map *map = batcher_map(server->batcher);
     for (uint32_t i = 0; i < server->slot_count; i++) {
@@ -343,8 +344,8 @@ static void check_credit(const slot_server *server) {
 
 void slot_server_check(const slot_server *server) {
     const cluster_map *map = batcher_map(server->batcher);
-    if (map->number == 0) return;                                                 /* no cluster map has come yet */
-    MR_ASSERT(server->replicas != NULL && server->generation == map->generation); /* 1 */
+    if (map->number == 0) return;                                                              /* no cluster map yet */
+    MR_ASSERT(server->replicas != NULL && server->generation == map->generation);              /* 1 */
     MR_ASSERT(server->slot_count == map->slot_count && server->rank_count == map->rank_count); /* 1 */
     MR_ASSERT(server->credit.rank_count == map->rank_count);                                   /* 1 */
     for (uint32_t i = 0; i < server->slot_count; i++) {

@@ -1,4 +1,4 @@
-/* slot_server_test.c — one server alone: what reaches its copies, and whose word counts. */
+/* slot_server_test.c — one server alone: which messages reach its replicas, and which senders are accepted. */
 #include "ps/slot_server.h"
 
 #include <setjmp.h>
@@ -14,14 +14,14 @@
 #include "cluster/metadata_store.h"
 #include "ps/round_state.h"
 #include "tests/support/message_recorder.h"
-#include "tests/support/replica_fixture.h" /* the float machine */
+#include "tests/support/replica_fixture.h" /* float_machine */
 
 typedef struct world {
     slot_server *server;
     message_recorder recorder;
     uint64_t number, generation;
     bool full;
-    uint64_t replaced; /* by this incarnation */
+    uint64_t replaced; /* the incarnation in on_replaced */
     int deposed;
 } world;
 
@@ -44,7 +44,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
     message_recorder_free(&batch);
 }
 
-/* Two ranks play in each, and their terms are its number. */
+/* Takes a cluster map in which two ranks have terms equal to its number. */
 static void hear_map_as(world *world, cluster_map *map) {
     for (uint32_t i = 0; i < 2; i++) cluster_map_put_rank(map, i, i, 100 + i);
     slot_message_head head = {
@@ -55,7 +55,7 @@ static void hear_map_as(world *world, cluster_map *map) {
     cluster_map_fini(map);
 }
 
-/* Slots on this server; of BSP, the last is the round state. */
+/* Takes a cluster map with slots on this server; in BSP the last is the round state. */
 static void hear_map_of(world *world, uint64_t epoch, consistency_kind kind, uint32_t slots) {
     uint64_t number = ++world->number;
     cluster_map map = {
@@ -68,7 +68,7 @@ static void hear_map_of(world *world, uint64_t epoch, consistency_kind kind, uin
     hear_map_as(world, &map);
 }
 
-/* One slot on two servers since this cluster map, this one first or second. */
+/* Takes a cluster map with one slot on two servers since that map, this one first or second. */
 static void hear_pair_of(world *world, uint64_t birth, bool first) {
     uint64_t number = ++world->number;
     cluster_map map = {
@@ -82,7 +82,7 @@ static void hear_pair_of(world *world, uint64_t birth, bool first) {
     hear_map_as(world, &map);
 }
 
-/* One slot on this server, and another server with nothing. */
+/* Takes a cluster map with one slot on this server, and another server without slots. */
 static void hear_peer(world *world, uint64_t epoch, uint64_t incarnation) {
     uint64_t number = ++world->number;
     cluster_map map = {
@@ -114,7 +114,7 @@ static void start(world *world, consistency_kind kind, uint32_t slots) {
                                    .on_deposed = on_deposed,
                                    .context = world};
     world->server = slot_server_create(&options);
-    slot_server_take_bytes(world->server, span_of("x", 1), NULL); /* nobody yet */
+    slot_server_take_bytes(world->server, span_of("x", 1), NULL); /* the server has no incarnation yet */
     assert_int_equal(slot_server_next_us(world->server), CLOCK_NEVER_US);
     slot_server_begin(world->server, 30, 100);
     assert_null(slot_server_replica(world->server, 0));
@@ -127,26 +127,26 @@ static void it_beats_and_ticks(void **state) {
     start(&world, CONSISTENCY_ASP, 1);
     assert_int_equal(slot_server_next_us(world.server), 100);
     slot_server_tick(world.server, 100);
-    assert_int_equal(world.recorder.batches, 1); /* a sign of life, no parts */
+    assert_int_equal(world.recorder.batches, 1); /* a heartbeat without messages */
     assert_int_equal(slot_server_next_us(world.server), 100 + SLOT_SERVER_TICK_US);
     slot_server_tick(world.server, 100 + SLOT_SERVER_TICK_US);
     assert_int_equal(world.recorder.batches, 1);
     slot_server_destroy(world.server);
 }
 
-/* It began when the metadata store had lost its disk, and an earlier one is known. */
+/* The process enrolled when the metadata store had lost its disk; the controller knows a higher incarnation. */
 static void an_unheard_server_acquires_another_incarnation(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
     const slot_message later = {.kind = SLOT_MESSAGE_REPLACED, .name = metadata_store_version(1, 5)};
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &later);
-    assert_true(world.replaced == 0 && world.deposed == 1); /* it is in the cluster map: it was heard */
+    assert_true(world.replaced == 0 && world.deposed == 1); /* the server is in the cluster map, so it was accepted */
     slot_server_begin(world.server, 29, 100);
     hear(&world, 4, 40, "s4", &later);
-    /* that was before it */
+    /* an earlier incarnation */
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = 28});
     assert_true(world.replaced == 0 && world.deposed == 1);
-    /* another took its place */
+    /* a process of the same generation took its place */
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = 31});
     assert_true(world.replaced == 0 && world.deposed == 2);
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &later);
@@ -162,7 +162,7 @@ static void it_says_what_its_slots_have_carried(void **state) {
     for (int i = 0; i < 3; i++) hear(&world, SLOT_MESSAGE_RANK | 1, 1, "r", &ask);
     hear(&world, SLOT_MESSAGE_RANK | 1, 1, "r", &push);
     for (int i = 0; i < 2 * SLOT_SERVER_LOAD_BEATS; i++) slot_server_tick(world.server, 100 + i * SLOT_SERVER_BEAT_US);
-    /* and nothing of slots without any */
+    /* one report: slots without requests are not reported */
     assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_LOAD), 1);
     const slot_message *said = &world.recorder.list[world.recorder.count - 1].message;
     assert_true(said->kind == SLOT_MESSAGE_LOAD && said->slot == 0 && said->lsn == 4 && said->epoch == 1);
@@ -178,12 +178,12 @@ static void a_rank_is_who_the_map_says(void **state) {
     assert_int_equal(message_recorder_named(&world.recorder, "old", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 6), 1);
     push.name = 7;
     push.prev = 6;
-    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push);   /* of a cluster map that this server does not know yet */
-    hear(&world, SLOT_MESSAGE_RANK | 1, 0, "none", &push);  /* nobody's */
-    hear(&world, SLOT_MESSAGE_RANK | 0, 1, "other", &push); /* another rank in its name */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push);  /* a term that this server's cluster map does not have yet */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 0, "none", &push); /* no term */
+    hear(&world, SLOT_MESSAGE_RANK | 0, 1, "other", &push); /* another rank sends in its name */
     assert_int_equal(replica_name(slot_server_replica(world.server, 0), 1), 6);
     hear_map_of(&world, 1, CONSISTENCY_ASP, 1);
-    hear(&world, SLOT_MESSAGE_RANK | 1, 1, "old", &push); /* its term is over */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 1, "old", &push); /* the term is over */
     assert_int_equal(replica_name(slot_server_replica(world.server, 0), 1), 6);
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push);
     assert_int_equal(message_recorder_named(&world.recorder, "new", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 7), 1);
@@ -191,10 +191,10 @@ static void a_rank_is_who_the_map_says(void **state) {
     push.name = 8;
     push.prev = 7;
     push.payload = span_of(large, SLOT_SERVER_PUSH_MAX + 1);
-    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push); /* more than a slot may have */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push); /* too large */
     assert_int_equal(replica_name(slot_server_replica(world.server, 0), 1), 7);
     slot_message pull = {.kind = SLOT_MESSAGE_PULL, .rank = 1, .epoch = 1, .commit = 5, .payload = push.payload};
-    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &pull); /* nor may it ask for so much */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &pull); /* the query is too large, too */
     assert_int_equal(message_recorder_count(&world.recorder, "new", SLOT_MESSAGE_PULLED), 0);
     push.payload.size--;
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push);
@@ -204,7 +204,7 @@ static void a_rank_is_who_the_map_says(void **state) {
     assert_int_equal(message_recorder_count(&world.recorder, "new", SLOT_MESSAGE_PULLED), 1);
     free(large);
     push.payload = (span){0};
-    push.slot = 5; /* there is none */
+    push.slot = 5; /* no such slot */
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "new", &push);
     slot_server_destroy(world.server);
 }
@@ -220,7 +220,7 @@ static void a_server_without_memory_reports_it(void **state) {
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_LATER, 6), 1);
     assert_int_equal(world.recorder.list[world.recorder.count - 1].message.lsn, SLOT_MESSAGE_FULL);
     assert_int_equal(replica_name(slot_server_replica(world.server, 0), 1), 0);
-    push.payload = (span){0}; /* what needs none is taken */
+    push.payload = (span){0}; /* a push without a payload is taken */
     push.name = 5;
     hear(&world, SLOT_MESSAGE_RANK | 1, 1, "r", &push);
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 1);
@@ -246,7 +246,7 @@ static void ranks_share_what_there_is(void **state) {
     world.server = slot_server_create(&options);
     slot_server_begin(world.server, 30, 100);
     hear_map(&world, CONSISTENCY_ASP, 1);
-    assert_in_range(slot_server_credit(world.server)->rank_bytes, 1000, 1500); /* of two */
+    assert_in_range(slot_server_credit(world.server)->rank_bytes, 1000, 1500); /* half, for two ranks */
     slot_server_destroy(world.server);
 }
 
@@ -255,14 +255,14 @@ static void orders_reach_the_round_state_from_those_who_may(void **state) {
     start(&world, CONSISTENCY_BSP, 2);
     slot_message order = {
         .kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_LEAVE, .slot = 1, .rank = 1, .epoch = 1, .name = 70};
-    hear(&world, SLOT_MESSAGE_RANK | 0, 1, "r0", &order); /* of another rank */
+    hear(&world, SLOT_MESSAGE_RANK | 0, 1, "r0", &order); /* sent by another rank */
     order.entry = REPLICA_LOG_DROP;
-    hear(&world, SLOT_MESSAGE_RANK | 1, 1, "r1", &order); /* no rank's business */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 1, "r1", &order); /* ranks may not send DROP */
     assert_int_equal(world.recorder.count, 0);
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &order);
     assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 70), 1);
     const round_state *round_state = replica_round_state(slot_server_replica(world.server, 1));
-    /* slot 0 was asked, on this server */
+    /* slot 0 on this server has frozen the rank */
     assert_true(round_state->next.words[0] == 1 && rank_set_has(&round_state->voided, 1));
     slot_server_destroy(world.server);
 }
@@ -280,7 +280,7 @@ static void another_generation_begins_with_nothing(void **state) {
     world.generation = 5;
     push = (slot_message){.kind = SLOT_MESSAGE_HELLO, .rank = 1, .epoch = 2};
     world.recorder.count = 0;
-    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &push); /* somebody who has not heard of it */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &push); /* a sender that does not know the new generation */
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_CLOCK, SLOT_MESSAGE_OK, 0), 0);
     world.generation = 6;
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &push);
@@ -302,13 +302,13 @@ static void a_head_refuses_what_is_beyond_credit(void **state) {
     slot_message more = {.kind = SLOT_MESSAGE_PUSH, .rank = 1, .epoch = 2, .name = 7, .prev = 6, .payload = six};
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &more);
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_LATER, 7), 1);
-    assert_int_equal(world.recorder.list[world.recorder.count - 1].message.commit, 10); /* its share */
+    assert_int_equal(world.recorder.list[world.recorder.count - 1].message.commit, 10); /* the rank's share */
     assert_true(slot_server_credit(world.server)->held[1] == 6 && slot_server_credit(world.server)->linked == 0);
     more.payload = (span){0};
-    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &more); /* a tick needs no room */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r", &more); /* an end-of-step needs no credit */
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r",
          &(slot_message){.kind = SLOT_MESSAGE_PUSH, .entry = SLOT_MESSAGE_PUSH_ASK, .rank = 1, .epoch = 2, .name = 9});
-    /* and was not taken for a push */
+    /* the refused push was not logged */
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_RESEND, 9), 1);
     hear(&world, 4, 40, "s4", &(slot_message){.kind = SLOT_MESSAGE_LEVEL, .epoch = 2, .lsn = 2, .commit = 2});
     assert_int_equal(message_recorder_named(&world.recorder, "r", SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 6), 1);
@@ -320,7 +320,7 @@ static void a_member_takes_what_it_has_room_for(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
     world.generation = 6;
-    hear_map(&world, CONSISTENCY_ASP, 1); /* of the new generation it was alone at first */
+    hear_map(&world, CONSISTENCY_ASP, 1); /* the first epoch of the generation has one server */
     world.generation = 7;
     hear_pair(&world, false);
     slot_message entry = {.kind = SLOT_MESSAGE_ENTRY,
@@ -333,7 +333,8 @@ static void a_member_takes_what_it_has_room_for(void **state) {
     world.recorder.count = 0;
     hear(&world, 4, 40, "s4", &entry);
     entry.lsn = 2;
-    hear(&world, 4, 40, "s4", &entry); /* it is the tail: what it has is applied, and there is room again */
+    /* this server is the tail: its entries are applied, and their credit is free again */
+    hear(&world, 4, 40, "s4", &entry);
     const slot_message *said = &world.recorder.list[world.recorder.count - 1].message;
     assert_true(said->kind == SLOT_MESSAGE_LEVEL && said->status == SLOT_MESSAGE_OK && said->lsn == 2 &&
                 said->prev == 10);
@@ -341,7 +342,7 @@ static void a_member_takes_what_it_has_room_for(void **state) {
     slot_server_destroy(world.server);
 }
 
-/* Another process has pushed it, at another head: who played the rank before is not told of it. */
+/* A newer process of the rank has pushed to another head: the process before it gets no answer. */
 static void a_term_that_is_over_is_told_nothing(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
@@ -351,7 +352,7 @@ static void a_term_that_is_over_is_told_nothing(void **state) {
          &(slot_message){.kind = SLOT_MESSAGE_PULL, .rank = 1, .epoch = 2, .commit = 5});
     assert_int_equal(message_recorder_count(&world.recorder, "old", SLOT_MESSAGE_PULLED), 1);
     world.recorder.count = 0;
-    hear_pair_of(&world, 2, true); /* it leads, and the rank is another's */
+    hear_pair_of(&world, 2, true); /* the server becomes head, and the rank has another term */
     slot_message log = {
         .kind = SLOT_MESSAGE_LOG, .entry = REPLICA_LOG_PUSH, .rank = 1, .epoch = 3, .name = 6, .lsn = 1};
     hear(&world, 4, 40, "s4", &log);
@@ -364,7 +365,7 @@ static void a_term_that_is_over_is_told_nothing(void **state) {
     slot_server_destroy(world.server);
 }
 
-/* The last words of the process before a joiner are not taken for the joiner's. */
+/* Late messages of the joiner's previous process do not count as the joiner's. */
 static void a_joiner_is_who_the_map_says(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
@@ -373,7 +374,8 @@ static void a_joiner_is_who_the_map_says(void **state) {
          &(slot_message){.kind = SLOT_MESSAGE_PUSH, .rank = 1, .epoch = 1, .name = 6});
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = 1, .name = 4, .prev = 41};
     world.recorder.count = 0;
-    hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join); /* of a cluster map that this server does not know yet */
+    /* a joiner that this server's cluster map does not have yet */
+    hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join);
     hear(&world, 4, 40, "s4", &(slot_message){.kind = SLOT_MESSAGE_LEVEL, .epoch = 1, .lsn = 1, .commit = 1});
     slot_server_tick(world.server, 100 + SLOT_SERVER_TICK_US);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 0);
@@ -381,7 +383,7 @@ static void a_joiner_is_who_the_map_says(void **state) {
     hear_peer(&world, 1, 41);
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 1);
-    /* late */
+    /* a late message */
     hear(&world, 4, 40, "s4", &(slot_message){.kind = SLOT_MESSAGE_LEVEL, .epoch = 1, .lsn = 1, .commit = 1});
     slot_server_tick(world.server, 100 + 2 * SLOT_SERVER_TICK_US);
     assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_GATE), 0);

@@ -1,7 +1,7 @@
 /* stable_hash.h — stable integer hashes: equal on every machine and in every version, because their results are stored.
  *
- * mix is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide; unmix undoes it. Not for
- * secrets. */
+ * stable_hash is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide; stable_unhash is
+ * its inverse. Not for secrets. */
 #pragma once
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ static inline uint64_t stable_hash(uint64_t x) {
 }
 
 static inline uint64_t stable_unhash(uint64_t x) {
-    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642b2d24d8ec3); /* the factors are inverses modulo 2^64 */
+    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642b2d24d8ec3); /* the factors are the modular inverses modulo 2^64 */
     x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96de1b173f119089);
     x ^= x >> 30 ^ x >> 60;
     return x - UINT64_C(0x9e3779b97f4a7c15);

@@ -407,7 +407,7 @@ int main(void) {
         append_byte("starts");
         return 3;
     }
-    if (boot != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (boot != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
         IN_A_WORLD(little_address_space_is_enough_or_told),

@@ -249,7 +249,7 @@ static void programs_do_not_disturb_each_other(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest programs[] = {cmocka_unit_test(programs_do_not_disturb_each_other)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_queue_that_waits),

@@ -222,7 +222,7 @@ static void a_bad_variable_is_told_by_mr_init(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(the_arena_is_as_large_as_it_is_said), IN_A_WORLD(rings_begin_and_end_as_large_as_they_are_said),
         IN_A_WORLD(a_process_set_not_to_spin_sleeps),    IN_A_WORLD(all_processes_log_what_is_wanted),

@@ -287,7 +287,7 @@ static void memory_that_is_all_in_use(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_that_is_killed_anywhere),
         cmocka_unit_test(a_program_that_is_killed_anywhere),

@@ -575,7 +575,7 @@ static void an_idle_node_costs_next_to_nothing(void **state) {
 
 int main(void) {
     const char *tries = getenv(TRIES);
-    if (getenv("MINIRAY_BOOT") != NULL) /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) /* worker: runs its tasks */
         return tries != NULL ? be_of_no_use(tries) : mr_init(NULL, &mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         WITH_A_NODE(programs_come_and_go),

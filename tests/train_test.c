@@ -441,7 +441,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_trains_averages_and_syncs),
         cmocka_unit_test(a_worker_without_shard_or_result_will_do),

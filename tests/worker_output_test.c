@@ -457,7 +457,7 @@ static void a_slow_node_is_waited_for(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(lines_reach_the_program_and_a_file),
         IN_A_WORLD(a_program_may_not_want_them),

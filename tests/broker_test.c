@@ -173,8 +173,8 @@ static bool has_ended(pid_t pid) {
 
 static void last_words_are_heard(void **state) {
     open_broker(NULL);
-    for (int pumped = 0; pumped < 2;
-         pumped++) { /* without: all requests are there when the broker reads. With: the client has stopped reading */
+    /* Unpumped, the broker finds all requests at once; pumped, the client has stopped reading. */
+    for (int pumped = 0; pumped < 2; pumped++) {
         hasty_life life = {.path = home->path, .asks = pumped ? 380 : 200};
         visitor recorder;
         assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);

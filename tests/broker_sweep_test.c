@@ -2,7 +2,7 @@
  * end by themselves, and the broker has no clients, links or memory left.
  *
  *   broker   runs until the test stops it, checks that its tables are empty, closes
- *   partner  accepts every link, releases old rings, closes links whose peer is gone; ends with the broker
+ *   partner  accepts every link, releases old rings, closes links whose peer has ended; ends with the broker
  *   asks     opens links, resizes, closes, links again, leaves; then joins once more and dies without a message */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* ps_leave_test.c — ranks that leave the rounds of BSP and come back, as processes: no rank waits for one that has
+/* ps_leave_test.c — ranks that leave the rounds of BSP and return, as processes: no rank waits for one that has
  * left, and each push is counted once. */
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, while servers
- * are killed: the bits equal the same arithmetic in this process. */
+/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays in several slots, while servers are
+ * killed: the bits equal the same arithmetic in this process. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

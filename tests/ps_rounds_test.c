@@ -44,7 +44,7 @@ typedef struct tables {
     mr_ps_table *sums, *loose; /* loose: without rounds; NULL: none */
 } tables;
 
-/* ---- A worker: in each step it adds one to keys of its own, which lie in several slots. */
+/* ---- A worker: in each step it adds one to its own keys, which are in several slots. */
 
 static void keys_of(uint32_t rank, uint64_t keys[KEYS]) {
     for (uint64_t i = 0; i < KEYS; i++) keys[i] = rank * 1000 + i * i * 7;

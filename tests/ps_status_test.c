@@ -1,5 +1,5 @@
 /* ps_status_test.c — output of `miniray ps status` and mr_ps_overview_get for real processes: tables and their
- * contents, failed checkpoints, and the cause of a stall when servers do not start or do not come back; errors of
+ * contents, failed checkpoints, and the cause of a stall when servers do not start or do not return; errors of
  * waiting workers, and the log, name the cause too. */
 #include <fcntl.h>
 #include <limits.h>
@@ -237,7 +237,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     mr_status outcome = MR_TIMEOUT;
     while (failed == 0 && (outcome = mr_ps_checkpoint(fixture.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
            strstr(mr_last_error(), "manifest.new") == NULL) {}
-    assert_int_equal(outcome, MR_TIMEOUT); /* with the cause */
+    assert_int_equal(outcome, MR_TIMEOUT); /* the error names the cause */
     overview = overview_when(&fixture, is_troubled);
     has(overview->checkpoint_error, "manifest.new");
     assert_true(overview->checkpoint == number && overview->checkpoint_error_us >= overview->checkpoint_us);

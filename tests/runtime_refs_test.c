@@ -133,7 +133,7 @@ MR_METHOD(Holder, drop) {
     mr_release(mr_call_context(call), self->ref);
     return MR_OK;
 }
-MR_METHOD(Holder, forgets) { /* whether a reference that was not retained is gone */
+MR_METHOD(Holder, forgets) { /* whether a reference that was not retained is released */
     holder *self = mr_self(call);
     mr_value value;
     return mr_return(call, mr_bool(mr_get(mr_call_context(call), self->ref, 0, &value) == MR_NOT_FOUND));

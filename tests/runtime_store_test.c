@@ -338,8 +338,8 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     mr_on_memory_wait(mr, ends_the_actor, &death);
     assert_int_equal(mr_call_actor(mr, death.metadata, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
     mr_on_memory_wait(mr, NULL, NULL);
-    assert_true(death.asked >
-                0); /* the dead actor's memory is freed, too, and may suffice before the driver releases its own */
+    /* The dead actor's memory is freed, too, and may suffice before the driver releases its own. */
+    assert_true(death.asked > 0);
     assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
     mr_release(mr, echo);
     mr_actor_release(mr, death.metadata);

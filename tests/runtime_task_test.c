@@ -403,8 +403,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, outside), 4);
 }
 
-/* With max_calls, no worker runs more calls than that. Calls one at a time use up a worker's limit unless the worker
- * was ended for idleness. */
+/* With max_calls, no worker runs more calls than that, and a worker ends after them. */
 static void a_worker_that_has_run_enough_is_ended(void **state) {
     enum { TASKS = 12, MOST = 3 };
     mr_task_options few = MR_OPTIONS(mr_task_options, .max_calls = MOST, .max_retries = -1);

@@ -292,7 +292,7 @@ static void killed_at_every_step(void **state) {
             snprintf(armed, sizeof armed, "%s=kill", failpoint_at(i)->name);
             f->plan.failpoint = armed;
             outcome outcome = run(&f->plan);
-            /* It varies which side pings, and whether a ping finds a ring full. */
+            /* Which side pings, and whether a ping finds a ring full, varies between runs. */
             for (int again = 0; outcome.code == 0 && again < 20; again++) outcome = run(&f->plan);
             if (outcome.code != -SIGKILL)
                 print_error("%s: the child was not killed but ended with %d\n", armed, outcome.code);

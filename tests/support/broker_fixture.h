@@ -6,7 +6,7 @@
 #include "tests/support/temp_dir.h"
 
 enum { BROKER_FIXTURE_PATIENCE_US = 10 * 1000000, VISITOR_LINKS_MAX = 1024 };
-#define VISITOR_GONE UINT32_MAX /* tag of a link whose peer is gone */
+#define VISITOR_GONE UINT32_MAX /* tag of a link whose peer has ended */
 
 typedef struct broker_fixture {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];

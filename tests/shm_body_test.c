@@ -1,4 +1,5 @@
-/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive complete, in the requested memory. */
+/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive complete, in the requested
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -159,7 +159,7 @@ static void on_death(void *context) {
 }
 
 typedef struct outcome {
-    int code; /* of the child */
+    int code; /* exit code of the child */
     unsigned opened, closed, messages;
     cause why;
     int64_t told_us; /* time from the death to the notice; < 0: notice before the death */

@@ -11,8 +11,8 @@
 extern PyTypeObject py_actor_type, py_actor_method_type;
 
 /* A new ActorHandle. The runtime's handle is moved into it, also on failure, and is released with it; an actor without
- * handles ends. `methods`: {name: (least, most, check, num_returns, max_pending_calls, retries)} or None: any; NULL: the
- * node is asked later. */
+ * handles ends. `methods`: {name: (least, most, check, num_returns, max_pending_calls, retries)} or None: any; NULL:
+ * the node is asked later. */
 PyObject *py_actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
 PyObject *py_actor_found(mr_actor id);    /* the same for an actor whose class is not known yet */
 PyObject *py_actor_borrowed(mr_actor id); /* the same, with a runtime handle of its own if this process has one */

@@ -2,7 +2,7 @@
  * end by themselves, and the broker has no clients, links or memory left.
  *
  *   broker   runs until the test stops it, checks that its tables are empty, closes
- *   partner  accepts every link, releases old rings, closes links whose peer is gone; ends with the broker
+ *   partner  accepts every link, releases old rings, closes links whose peer has ended; ends with the broker
  *   asks     opens links, resizes, closes, links again, leaves; then joins once more and dies without a message */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -27,17 +27,17 @@
 
 enum { END_MS = 30000, SITES_MAX = 128 };
 
-/* Exit codes: 0 success, or one of these. */
+/* Exit codes besides 0. */
 enum { CUT_SHORT = 3, BROKER_ENDED = 4, BOOKS_NOT_EMPTY = 5 };
 
-typedef struct stage { /* in memory shared by all of them */
+typedef struct stage { /* shared memory of all processes of a run */
     _Atomic bool broker_up, partner_in, stop;
 } stage;
 
 typedef struct role {
     broker_fixture *fixture;
     stage *stage;
-    const char *arm; /* failpoint; NULL: it lives */
+    const char *arm; /* failpoint that kills the process; NULL: none */
 } role;
 
 static void take_role(const role *role) {
@@ -74,13 +74,13 @@ static uint8_t *flag_in(const visitor *self, extent ring) {
     return arena_at(broker_client_arena(self->client), ring.offset + RING_HEADER);
 }
 
-/* The sender writes a flag in the old ring when it has left it. */
+/* Releases old rings that their senders have left; a sender reports that by a flag in the old ring. */
 static void release_old(visitor *self) {
     for (uint32_t i = 0; i < self->link_count; i++) {
         broker_client_link *link = &self->links[i];
         if (link->receive.size == 0 || __atomic_load_n(flag_in(self, link->receive), __ATOMIC_ACQUIRE) != 'R') continue;
         (void)!broker_client_release(self->client, link->link, link->receive);
-        link->receive.size = 0; /* the new ring is not read */
+        link->receive.size = 0; /* the test does not read the new ring */
     }
 }
 
@@ -112,7 +112,7 @@ static int play_partner(void *argument) {
 
 /* ---- The process that opens links. */
 
-/* Waits until the condition holds, or until an event that ends the process. */
+/* Waits until the condition holds; an event that ends the process ends the wait. */
 #define wait_or_end(self, condition)                                                           \
     do {                                                                                       \
         while (!(condition) && (self)->broker_gone_count == 0 && (self)->refused_count == 0 && \
@@ -128,7 +128,7 @@ static int first_life(const role *role, visitor *self) {
     const broker_client_link *link = &self->links[0];
     if (broker_client_resize(self->client, link->link, 65536) != MR_OK) return CUT_SHORT;
     wait_or_end(self, self->resized_count == 1);
-    if (self->resized.size == 0) return CUT_SHORT; /* the partner is gone */
+    if (self->resized.size == 0) return CUT_SHORT; /* the partner has ended */
     __atomic_store_n(flag_in(self, link->send), 'R', __ATOMIC_RELEASE);
     if (broker_client_connect(self->client, link->peer.process, 2) != MR_OK) return CUT_SHORT;
     wait_or_end(self, self->link_count == 2);
@@ -163,7 +163,7 @@ static void wait_flag(const _Atomic bool *flag, pid_t pid) {
     }
 }
 
-/* True: the armed process died at its failpoint. In any case all others end by themselves. */
+/* Runs all processes. True: the armed process died at its failpoint. In any case the others end by themselves. */
 static bool evening(broker_fixture *fixture, stage *stage, who armed, const char *arm) {
     *stage = (struct stage){0};
     role broker = {fixture, stage, armed == BROKER ? arm : NULL},
@@ -176,7 +176,7 @@ static bool evening(broker_fixture *fixture, stage *stage, who armed, const char
     int asks_code = test_child_wait(asks_pid, END_MS);
     atomic_store(&stage->stop, true);
     int broker_code = test_child_wait(broker_pid, END_MS), partner_code = test_child_wait(partner_pid, END_MS);
-    unlink(fixture->path); /* left by a killed broker; the next one would replace it */
+    unlink(fixture->path); /* a killed broker leaves its socket; the next broker would replace it */
     int codes[] = {[BROKER] = broker_code, [PARTNER] = partner_code, [ASKS] = asks_code};
     bool died = armed != NOBODY && codes[armed] == -SIGKILL;
     if (died) codes[armed] = 0;
@@ -213,7 +213,7 @@ static void others_survive_every_death(void **state) {
 }
 
 int main(void) {
-    log_set_level(LOG_ERROR); /* clients are dropped on purpose */
+    log_set_level(LOG_ERROR); /* no warnings about clients that the test kills */
     const struct CMUnitTest tests[] = {cmocka_unit_test(others_survive_every_death)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@
 #include "tests/support/broker_fixture.h"
 #include "tests/support/test_child.h"
 
-/* The bar is 100 ms; tests allow ten times that and print the measured value. */
+/* Limit for the notice of a death. The bar is 100 ms; tests allow ten times as much, and print the measured value. */
 enum { TOLD_MS_MAX = 1000, CHILD_MS = 30000 };
 
 static broker_fixture house_;
@@ -44,14 +44,14 @@ static void assert_clean(size_t fds) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* ---- Kinds of ends. */
+/* ---- Ways in which a client ends. */
 
 typedef enum ending { KILLED, SEGFAULT, EXIT_7, SAYS_BYE, REPLACED, REAPED_BY_OTHERS, NOT_REAPED } ending;
 
 typedef struct victim_life {
     const char *path;
     ending ending;
-    const char *calls; /* client to which it opens a link; NULL: it waits for one */
+    const char *calls; /* client to which the victim opens a link; NULL: the victim waits for a link */
 } victim_life;
 
 static int victim_stays(visitor *victim) {
@@ -61,7 +61,7 @@ static int victim_stays(visitor *victim) {
     }
 }
 
-/* Joins, waits for its first link, then ends in the given way. A victim that is to be killed just waits. */
+/* Joins, waits for the first link, then ends in the given way. A victim that is to be killed only waits. */
 static int victim_main(void *argument) {
     const victim_life *life = argument;
     visitor victim;
@@ -137,7 +137,7 @@ static void ends_are_told_with_their_cause(void **state) {
         cause why = watch_it_end(cases[i].ending, &ms);
         print_message("%-26s told after %6.2f ms: %s\n", cases[i].name, ms, why.text);
         assert_int_equal(why.status, cases[i].status);
-        if (cases[i].ending != REPLACED) assert_true(ms < TOLD_MS_MAX); /* that process may still run */
+        if (cases[i].ending != REPLACED) assert_true(ms < TOLD_MS_MAX); /* a replaced process may still run */
         assert_int_equal(why.exit_code, cases[i].exit_code);
         if (cases[i].text != NULL) {
             assert_int_equal(why.signal, cases[i].signal);
@@ -173,8 +173,8 @@ static bool has_ended(pid_t pid) {
 
 static void last_words_are_heard(void **state) {
     open_broker(NULL);
-    for (int pumped = 0; pumped < 2;
-         pumped++) { /* without: all requests are there when the broker reads. With: the client has stopped reading */
+    /* Unpumped, the broker finds all requests at once; pumped, the client has stopped reading. */
+    for (int pumped = 0; pumped < 2; pumped++) {
         hasty_life life = {.path = home->path, .asks = pumped ? 380 : 200};
         visitor recorder;
         assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
@@ -204,14 +204,14 @@ static void the_node_knows_how_its_child_ended(void **state) {
     until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
     until(&recorder, 1, recorder.link_count == 1);
-    broker_note_exit(home->broker, child, W_EXITCODE(0, SIGILL)); /* it has not ended: the report is ignored */
+    broker_note_exit(home->broker, child, W_EXITCODE(0, SIGILL)); /* the child runs, so the report is ignored */
     int status;
     pid_t got;
     do got = waitpid(child, &status, WNOHANG);
     while (got == 0);
     assert_int_equal(got, child);
     broker_note_exit(home->broker, child, W_EXITCODE(9, 0));
-    broker_note_exit(home->broker, 1, W_EXITCODE(9, 0)); /* not a client */
+    broker_note_exit(home->broker, 1, W_EXITCODE(9, 0)); /* process 1 is no client */
     until(&recorder, 1, recorder.gone_count == 1);
     assert_int_equal(recorder.why.exit_code, 9);
     visitor_leave(&recorder);
@@ -258,7 +258,7 @@ static int crowd_main(void *argument) {
     crowd_name(name, sizeof name, life->self);
     for (;;) {
         mr_status status = visitor_join(self, life->path, name);
-        if (status == MR_EXISTS) continue; /* the broker has not seen the end of the previous one */
+        if (status == MR_EXISTS) continue; /* the broker has not noticed the end of the previous client */
         TEST_CHILD_CHECK(status == MR_OK);
         uint32_t tag = 0;
         for (uint64_t steps = rng_below(&rng, 2000); steps > 0; steps--) {
@@ -315,7 +315,7 @@ static void a_stopped_client_does_not_delay_others(void **state) {
     assert_int_equal(kill(child, SIGSTOP), 0);
     uint32_t tag = 0;
     double slowest = 0;
-    while (visitors[0].refused_count == 0) { /* until its queue exceeds the limit */
+    while (visitors[0].refused_count == 0) { /* until the stopped client's queue exceeds the limit */
         assert_int_equal(broker_client_connect_name(visitors[0].client, "victim", ++tag), MR_OK);
         int64_t start = clock_ns();
         assert_int_equal(broker_client_connect_name(visitors[1].client, "one", tag), MR_OK);
@@ -327,7 +327,7 @@ static void a_stopped_client_does_not_delay_others(void **state) {
     assert_int_equal(visitors[0].why.status, MR_BUSY);
     assert_true(slowest < TOLD_MS_MAX);
     assert_int_equal(kill(child, SIGCONT), 0);
-    until(visitors, 2, visitors[0].gone_count == tag - 1); /* it continues, and exits */
+    until(visitors, 2, visitors[0].gone_count == tag - 1); /* the client continues, and exits */
     assert_int_equal(visitors[0].why.exit_code, 7);
     assert_int_equal(test_child_wait(child, CHILD_MS), 7);
     visitor_leave(&visitors[0]);
@@ -336,8 +336,8 @@ static void a_stopped_client_does_not_delay_others(void **state) {
     free(visitors);
 }
 
-/* The client sent an invalid message before, and is stopped while it uses rings: it may write to them when it
- * continues, so the rings stay allocated until it has ended. */
+/* A client that has sent an invalid message is stopped while it uses rings. It may write to the rings when it
+ * continues, so they stay allocated until it has ended. */
 static int nonsense_main(void *argument) {
     visitor *self = calloc(1, sizeof *self);
     TEST_CHILD_CHECK(visitor_join(self, argument, "victim") == MR_OK);
@@ -362,11 +362,11 @@ static void rings_stay_while_a_process_may_write(void **state) {
     until(NULL, 0, broker_stats_now(home->broker).peers == 0);
     assert_int_equal(broker_stats_now(home->broker).rings, 2);
     assert_int_equal(kill(child, SIGCONT), 0);
-    assert_int_equal(test_child_wait(child, CHILD_MS), 1); /* it saw that the broker dropped it */
+    assert_int_equal(test_child_wait(child, CHILD_MS), 1); /* the client noticed that the broker had dropped it */
     assert_clean(fds);
 }
 
-/* Sleeps on its doorbell, not on the socket, as a process that waits for a message does. */
+/* A client that sleeps on its doorbell instead of the socket, as processes that wait for messages do. */
 static int sleeper_main(void *argument) {
     visitor *self = calloc(1, sizeof *self);
     TEST_CHILD_CHECK(visitor_join(self, argument, "sleeper") == MR_OK);
@@ -385,7 +385,7 @@ static int sleeper_main(void *argument) {
 static void a_sleeper_is_woken_by_a_death(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
-    visitor recorder; /* reads the sleeper's doorbell */
+    visitor recorder; /* receives the sleeper's doorbell */
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t sleeper = test_child_start(sleeper_main, home->path);
     until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
@@ -409,7 +409,7 @@ static void a_sleeper_is_woken_by_a_death(void **state) {
 
 typedef struct broker_life {
     broker_fixture *fixture;
-    int ready; /* end of a pipe: closed when the broker runs */
+    int ready; /* write end of a pipe, closed when the broker runs */
 } broker_life;
 
 static int broker_main(void *argument) {
@@ -422,7 +422,7 @@ static int broker_main(void *argument) {
     return 0;
 }
 
-/* Returns when it runs. */
+/* Starts a broker process, and returns when the broker runs. */
 static pid_t start_broker(test_child_fn *fn) {
     int ready[2];
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
@@ -458,7 +458,7 @@ static void clients_notice_that_the_broker_was_killed(void **state) {
         assert_true(ms < TOLD_MS_MAX);
         assert_int_equal(visitors[i].why.status, MR_PEER_DIED);
         assert_int_equal(visitors[i].why.pid, broker);
-        /* still mapped */
+        /* the arena is still mapped */
         memset(arena_at(broker_client_arena(visitors[i].client), visitors[0].links[0].send.offset), 1, 4096);
     }
     assert_int_equal(test_child_wait(broker, CHILD_MS), -SIGKILL);
@@ -561,16 +561,16 @@ static void other_users_stay_outside(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
     assert_int_equal(chmod(home->folder, 0755), 0);
-    assert_int_equal(run_pumped(other_user, home->path), 2); /* the mode of the file alone denies them */
+    assert_int_equal(run_pumped(other_user, home->path), 2); /* the mode of the socket file denies access */
     assert_int_equal(chmod(home->path, 0666), 0);
     assert_int_equal(run_pumped(other_user, home->path), 3); /* and the broker checks the peer's credentials */
     assert_clean(fds);
 }
 
-/* The broker of an ordinary user accepts root, and rejects other users. */
+/* A broker of an ordinary user accepts root, and rejects other users. */
 static int user_broker(void *argument) {
     if (setgid(65534) != 0 || setuid(65534) != 0) return 77;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid clears it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid clears the death signal */
     return broker_main(argument);
 }
 
@@ -596,7 +596,7 @@ static void root_may_visit_users(void **state) {
 }
 
 int main(void) {
-    log_set_level(LOG_ERROR); /* clients are dropped on purpose */
+    log_set_level(LOG_ERROR); /* no warnings about clients that the test kills */
 #define BROKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BROKER_TEST(ends_are_told_with_their_cause),

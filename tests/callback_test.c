@@ -94,7 +94,7 @@ static void on_ready(void *user, mr_ref ref) {
     seen->ref = ref;
     seen->thread = pthread_self();
     seen->value = -1;
-    if (mr_get(mr, ref, 0, &value) == MR_OK) { /* a callback may use the runtime */
+    if (mr_get(mr, ref, 0, &value) == MR_OK) { /* callbacks may use the runtime */
         if (mr_value_int(&value, &seen->value) != MR_OK) seen->value = -2;
         mr_value_release(&value);
     }
@@ -120,7 +120,7 @@ static void a_future_that_is_there_tells_at_once(void **state) {
     assert_int_equal(seen.count, 1);
 }
 
-/* No thread waits in the runtime: the library's own thread calls it. */
+/* No thread of the driver waits in the runtime: the library's own thread runs the callback. */
 static void a_future_tells_when_it_comes(void **state) {
     seen seen = {0}, failed = {0};
     mr_ref ref, bad;
@@ -141,7 +141,7 @@ static void a_future_tells_when_it_comes(void **state) {
     mr_release(mr, bad);
 }
 
-/* One thread waits for its own result and polls; the callback of the other future runs nevertheless. */
+/* One thread polls while it waits for its own result; the callback of another future runs nevertheless. */
 static void a_notice_comes_while_others_wait(void **state) {
     seen seen = {0};
     mr_ref slow, fast;
@@ -150,7 +150,7 @@ static void a_notice_comes_while_others_wait(void **state) {
     assert_int_equal(mr_call_task(mr, "pause_ms", &slow, mr_int(100)), MR_OK);
     assert_int_equal(mr_call_task(mr, "pause_ms", &fast, mr_int(1)), MR_OK);
     assert_int_equal(mr_on_ready(mr, fast, on_ready, &seen), MR_OK);
-    mr_release(mr, fast); /* its callback runs nevertheless */
+    mr_release(mr, fast); /* the callback runs although the reference is released */
     assert_int_equal(mr_get(mr, slow, PATIENCE_US, &value), MR_OK);
     wait_told(&seen);
     assert_int_equal(seen.count, 1);
@@ -191,7 +191,7 @@ static int64_t ask(mr_actor actor, const char *method) {
 static void a_body_that_ends_by_itself_is_told_that_too(void **state) {
     mr_actor ear;
     assert_int_equal(mr_new_actor(mr, "Ear", &ear), MR_OK);
-    assert_int_equal(ask(ear, "spare"), MR_INVALID); /* result of the second callback */
+    assert_int_equal(ask(ear, "spare"), MR_INVALID); /* status that the second callback got */
     ask(ear, "defer");
     assert_int_equal(ask(ear, "tell"), 2);
     mr_actor_release(mr, ear);
@@ -221,7 +221,7 @@ static void shutdown_calls_all_callbacks(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_future_that_is_there_tells_at_once),
         cmocka_unit_test(a_future_tells_when_it_comes),

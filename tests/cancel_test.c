@@ -93,8 +93,8 @@ MR_TASK(die) {
     return kill(getpid(), SIGKILL);
 }
 
-/* Never checks for cancellation, and starts a child after the test has cancelled it; writes the child's result for the
- * test. */
+/* Starts a child after the test has cancelled this task, which never checks for cancellation; writes the child's result
+ * for the test. */
 MR_TASK(late_parent) {
     char where[TEMP_DIR_FOLDER_MAX];
     mr_context *here = mr_call_context(call);
@@ -105,7 +105,7 @@ MR_TASK(late_parent) {
     if (!await_mark(where, "cancelled")) return MR_TIMEOUT;
     mr_status status;
     while ((status = mr_call_task(here, "leave_mark", &child, mr_str(where))) == MR_OK) {
-        status = mr_get(here, child, MR_FOREVER, &value); /* cancelled, too, if its cancellation arrived only now */
+        status = mr_get(here, child, MR_FOREVER, &value); /* a late cancellation ends the child, too */
         mr_release(here, child);
         if (status == MR_CANCELLED) break;
         if (status == MR_OK) mr_value_release(&value);
@@ -124,7 +124,7 @@ MR_METHOD(Bell, until_cancelled) {
     mark(where, "stopped");
     return MR_OK;
 }
-/* Calls another Bell, which never answers, and waits for it. */
+/* Calls another Bell, which never answers, and waits for that call. */
 MR_METHOD(Bell, have_it_rung) {
     mr_context *here = mr_call_context(call);
     char where[TEMP_DIR_FOLDER_MAX];
@@ -179,7 +179,7 @@ MR_METHOD(Giver, give) {
     mr_arg item = mr_future(*ref);
     return mr_return(call, mr_list(&item, 1));
 }
-MR_METHOD(Giver, outcome) { /* as its owner sees it */
+MR_METHOD(Giver, outcome) { /* status of the future as its owner sees it */
     const mr_ref *ref = mr_self(call);
     mr_value value;
     mr_status status = mr_get(mr_call_context(call), *ref, PATIENCE_US, &value);
@@ -197,7 +197,7 @@ MR_TASK(until_cancelled) {
     return MR_OK;
 }
 
-/* Ends when the test creates a file, or when it is cancelled. */
+/* Ends when the test creates a file, or when cancelled. */
 MR_TASK(until_told) {
     char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
@@ -207,7 +207,7 @@ MR_TASK(until_told) {
     return MR_OK;
 }
 
-/* Starts one of those and waits for it until it is cancelled itself. */
+/* Starts one until_told, and waits for it until cancelled. */
 MR_TASK(parent_of_one) {
     char where[TEMP_DIR_FOLDER_MAX];
     mr_context *here = mr_call_context(call);
@@ -246,12 +246,12 @@ static void a_call_that_waits_is_removed(void **state) {
     for (int i = 0; i < 8; i += 2) assert_int_equal(mr_cancel(mr, refs[i]), MR_OK);
     for (int i = 0; i < 8; i += 2) assert_int_equal(outcome(refs[i], NULL), MR_CANCELLED);
     assert_int_equal(mr_cancel_force(mr, busy), MR_INVALID);
-    assert_int_equal(mr_cancel(mr, busy), MR_OK); /* and the running one is cancelled */
+    assert_int_equal(mr_cancel(mr, busy), MR_OK); /* the running call is cancelled */
     assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
     assert_true(await_mark(folder, "stopped"));
     for (int i = 1; i < 8; i += 2) {
         assert_int_equal(outcome(refs[i], &number), MR_OK);
-        assert_int_equal(number, i / 2 + 1); /* those between never ran */
+        assert_int_equal(number, i / 2 + 1); /* cancelled calls between them never ran */
     }
     /* A cancelled call whose arguments are pending holds back no other call. */
     assert_int_equal(mr_call_task(mr, "deaf", &never, mr_str(folder)), MR_OK);
@@ -299,7 +299,7 @@ static void a_deferred_call_takes_along_what_was_started_for_it(void **state) {
     mr_actor_release(mr, doorbell);
 }
 
-/* A task that the Giver has started, as another process receives it: retained. */
+/* A future of a task that the Giver has started, received by this process: retained. */
 static mr_ref given(mr_actor giver, const char *name) {
     mr_ref list, ref;
     mr_value value, item;
@@ -317,7 +317,7 @@ static void assert_child_goes_on(mr_ref parent) {
     assert_true(await_mark(folder, "rings"));
     assert_int_equal(mr_cancel_only(mr, parent), MR_OK);
     assert_int_equal(outcome(parent, NULL), MR_CANCELLED);
-    assert_true(await_mark(folder, "parent")); /* it was cancelled, and so was its child, if any */
+    assert_true(await_mark(folder, "parent")); /* the parent was cancelled, and so was its child, if any */
     mark(folder, "cancelled");
     assert_true(await_mark(folder, "ran"));
     assert_int_equal(marks(folder, "stopped"), 0);
@@ -329,7 +329,7 @@ static void children_continue_if_only_the_parent_is_cancelled(void **state) {
     assert_child_goes_on(parent);
 }
 
-/* The process that started the parent cancels it. */
+/* The task's parent is cancelled by the process that started the parent. */
 static void and_if_another_process_does_it(void **state) {
     mr_actor giver;
     assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
@@ -344,7 +344,7 @@ static void force_ends_what_does_not_listen(void **state) {
     mr_arg args[] = {mr_str(folder)};
     mr_task_options once = MR_OPTIONS(mr_task_options, .max_retries = -1);
     int64_t number;
-    for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
+    for (int i = 0; i < BEFORE; i++) { /* short tasks: several are sent to a worker at once */
         assert_int_equal(mr_call_task(mr, "nothing", &behind[0]), MR_OK);
         assert_int_equal(outcome(behind[0], NULL), MR_OK);
     }
@@ -355,14 +355,14 @@ static void force_ends_what_does_not_listen(void **state) {
     assert_int_equal(mr_cancel_force(mr, deaf), MR_OK);
     assert_int_equal(outcome(deaf, NULL), MR_CANCELLED);
     for (int i = 0; i < BEHIND; i++) assert_int_equal(outcome(behind[i], &number), MR_OK);
-    assert_int_equal(marks(folder, "deaf"), 1); /* it was not retried */
+    assert_int_equal(marks(folder, "deaf"), 1); /* no retry */
     assert_int_equal(marks(folder, "ran"), BEHIND);
     assert_int_equal(mr_cancel_force(mr, deaf), MR_NOT_FOUND);
     assert_int_equal(mr_call_task(mr, "leave_mark", &missing, mr_future(behind[0])), MR_INVALID);
 }
 
-/* The first task ends by itself, the second begins and kills the worker; only then the first is cancelled by force,
- * before its result has arrived. False: the second was not sent behind the first, which is not guaranteed. */
+/* The first task ends by itself; the second begins and kills the worker. Only then, before its result has arrived, is
+ * the first cancelled by force. False: the second task was not queued in the same worker, which is not guaranteed. */
 static bool force_comes_too_late(void) {
     enum { BEFORE = 200, HELD_MS = 500 };
     mr_ref held, dies, ref;
@@ -372,13 +372,13 @@ static bool force_comes_too_late(void) {
     int before = marks(folder, "died");
     path_of(folder, "go", go);
     unlink(go);
-    for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
+    for (int i = 0; i < BEFORE; i++) { /* short tasks: several are sent to a worker at once */
         assert_int_equal(mr_call_task(mr, "nothing", &ref), MR_OK);
         assert_int_equal(outcome(ref, NULL), MR_OK);
     }
     assert_int_equal(mr_task_submit(mr, "hold_on", &once, args, 1, &held), MR_OK);
     assert_int_equal(mr_task_submit(mr, "die", &once, args, 1, &dies), MR_OK);
-    context_lock(mr); /* no thread reads messages now */
+    context_lock(mr); /* with the lock held, no thread reads messages */
     mark(folder, "go");
     for (int i = 0; i < HELD_MS && marks(folder, "died") == before; i++) usleep(1000);
     bool died = marks(folder, "died") > before;
@@ -396,7 +396,7 @@ static void force_that_comes_too_late_repeats_nothing(void **state) {
     enum { ROUNDS = 10 };
     for (int i = 0; i < ROUNDS; i++)
         if (force_comes_too_late()) return;
-    skip(); /* on a machine where every task takes long */
+    skip(); /* on a machine where all tasks are slow */
 }
 
 static void a_cancelled_body_starts_no_more(void **state) {
@@ -407,11 +407,11 @@ static void a_cancelled_body_starts_no_more(void **state) {
     assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
     mark(folder, "cancelled");
     assert_true(await_mark(folder, "child cancelled"));
-    assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* its worker is alive */
+    assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* the worker is alive */
     assert_int_equal(outcome(ref, NULL), MR_OK);
 }
 
-/* A process with the future of a task may cancel it: the owner carries it out. */
+/* A process that has received the future of a task may cancel the task; the owner carries out the cancellation. */
 static void a_future_of_another_process(void **state) {
     mr_actor giver;
     mr_ref seen;
@@ -443,7 +443,7 @@ static void a_future_of_another_process(void **state) {
     mr_actor_release(mr, giver);
 }
 
-/* The owner that would have to cancel it is dead. */
+/* The owner, which would have to cancel the task, is dead. */
 static void a_future_of_a_process_that_is_gone(void **state) {
     mr_actor giver;
     assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
@@ -452,7 +452,7 @@ static void a_future_of_a_process_that_is_gone(void **state) {
     assert_int_equal(mr_actor_kill(mr, giver), MR_OK);
     mr_value value;
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OBJECT_LOST);
-    assert_int_equal(mr_cancel(mr, ref), MR_NOT_FOUND); /* it has failed by now */
+    assert_int_equal(mr_cancel(mr, ref), MR_NOT_FOUND); /* the future has failed by now */
     mr_release(mr, ref);
     mr_actor_release(mr, giver);
 }
@@ -463,7 +463,8 @@ static void *waits(void *argument) {
     return (void *)(intptr_t)mr_get(mr, *ref, PATIENCE_US, &value);
 }
 
-/* A thread that sleeps until a result arrives wakes up when another thread cancels it, although no message arrives. */
+/* A thread that sleeps until a result arrives wakes up when another thread cancels the task, although no message
+ * arrives. */
 static void another_thread_waits_for_it(void **state) {
     mr_actor doorbell;
     mr_ref busy, late;
@@ -474,12 +475,12 @@ static void another_thread_waits_for_it(void **state) {
     assert_true(await_mark(folder, "rings"));
     assert_int_equal(mr_call_actor(mr, doorbell, "ring", &late, mr_future(busy)), MR_OK);
     assert_int_equal(pthread_create(&thread, NULL, waits, &late), 0);
-    usleep(50 * 1000); /* it sleeps by now, most probably */
+    usleep(50 * 1000); /* the thread most probably sleeps by now */
     int64_t began_us = clock_now_us(clock_real());
     assert_int_equal(mr_cancel(mr, late), MR_OK);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, MR_CANCELLED);
-    assert_true(clock_now_us(clock_real()) - began_us < PATIENCE_US / 2); /* before its timeout */
+    assert_true(clock_now_us(clock_real()) - began_us < PATIENCE_US / 2); /* before the timeout of the wait */
     mr_release(mr, late);
     assert_int_equal(mr_cancel(mr, busy), MR_OK);
     assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
@@ -504,7 +505,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_call_that_waits_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_thread_waits_for_it, set_up, tear_down),

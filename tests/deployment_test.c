@@ -27,8 +27,8 @@ static mr_ps_scheduler_options shape_of(mr_ps_consistency consistency) {
                       .consistency = consistency);
 }
 
-/* Servers use epoll beside the runtime's descriptors: ThreadSanitizer's suppressions for that (tools/tsan-suppressions)
- * are by name. */
+/* Starts the deployment. Servers use epoll beside the runtime's descriptors; ThreadSanitizer's suppressions
+ * (tools/tsan-suppressions) match by function name. */
 static bool opens(const void *world) {
     char options[600];
     runtime_fixture_enter(world);
@@ -44,7 +44,7 @@ static bool starts(const void *world, mr_ps_consistency consistency) {
     return opens(world) && mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK;
 }
 
-/* Every slot has both replicas, none of them on that process of a server (0: none is dead). */
+/* Whether every slot has both replicas, none of them on this process of a server (0: none is dead). */
 static bool is_full(uint32_t server, uint64_t dead) {
     mr_ps_cluster_map *map;
     if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &map) != MR_OK) return false;
@@ -99,7 +99,7 @@ static int64_t number_of(const mr_value *row, const char *field) {
     return number;
 }
 
-/* Number of starts of the living actor whose name ends so; -1: none. */
+/* Number of starts of the living actor whose name ends in `name`; -1: no such actor. */
 static int64_t starts_of(const char *name, const char *class_name) {
     mr_inspect *inspect;
     mr_value answer, actors, row;
@@ -163,10 +163,10 @@ static int start_and_stop(void *world) {
         TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
     const mr_ps_scheduler_options shape = shape_of(MR_PS_BSP);
     mr_ps_start_options options =
-        MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another one, in the same driver */
+        MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another deployment in the same driver */
     TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
     TEST_CHILD_CHECK(becomes_full(0, 0));
-    mr_shutdown(mr); /* it ends with the runtime */
+    mr_shutdown(mr); /* the deployment ends with the runtime */
     mr_ps_stop(NULL, deployment);
     return 0;
 }
@@ -176,7 +176,7 @@ static void it_starts_and_leaves_nothing(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* Acknowledged pushes of ones, while servers and the scheduler are killed: each counts once. */
+/* Pushes ones while servers and the scheduler are killed. Each acknowledged push counts once. */
 static int push_under_fire(void *world) {
     uint64_t keys[KEYS], step;
     float ones[KEYS], found[KEYS];
@@ -348,7 +348,7 @@ static int ask_for_what_cannot_be(void *world) {
     shape.num_servers = MR_PS_SERVERS_MAX + 1;
     TEST_CHILD_CHECK(refuses(&options, "servers is 1025"));
     shape.num_servers = 1;
-    shape.replicas = 2; /* the scheduler's process reports this */
+    shape.replicas = 2; /* error of the scheduler's process */
     TEST_CHILD_CHECK(refuses(&options, "2 replicas of each slot"));
     shape.replicas = 1;
     shape.listen = "nowhere";
@@ -374,7 +374,7 @@ static void invalid_options_are_reported(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* The scheduler can listen, but the sockets of servers beside it have too long addresses. */
+/* The scheduler can listen, but the socket addresses of servers in the same folder are too long. */
 static int start_where_servers_cannot(void *world) {
     enum { ROOM = 52 };
     char folder[] = "/tmp/mr-XXXXXX", address[ROOM + 1];
@@ -439,7 +439,7 @@ static void a_killed_node_takes_it_along(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(it_starts_and_leaves_nothing),
         IN_A_WORLD(a_killed_process_is_restarted),

@@ -26,7 +26,7 @@ static bool limit_files(bool hard_too) {
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-/* Number of actors that answer; *text has the error of the first that does not. */
+/* Number of actors that answer; `text`: the error of the first actor that does not. */
 static int hear(char text[1024]) {
     static mr_actor actors[ACTORS];
     mr_ref ref;
@@ -81,7 +81,7 @@ static void a_low_hard_limit_is_named(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {IN_A_WORLD(a_low_soft_limit_is_raised), IN_A_WORLD(a_low_hard_limit_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

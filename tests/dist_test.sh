@@ -1,6 +1,6 @@
 #!/bin/bash
 # dist_test.sh — the results of `make dist`, `pip install` and `make install` work without the build folder: a program
-# runs tasks and actors in workers of its own, and the command is installed.
+# runs tasks and actors in its own workers, and the command is installed.
 set -uo pipefail
 build=$MINIRAY_TEST_BUILD
 stage=$(mktemp -d)

@@ -43,7 +43,7 @@ static void begin(model *model) {
     initializer_fill(&block_init, MR_F32, 0, 0, BLOCKS * BLOCK, &model->blocks[0][0]);
 }
 
-static void descend(float *values, const float *gradient, size_t count) { /* sgd, rate 0.5 */
+static void descend(float *values, const float *gradient, size_t count) { /* SGD with rate 0.5 */
     for (size_t i = 0; i < count; i++) values[i] = values[i] - 0.5f * gradient[i];
 }
 
@@ -52,7 +52,7 @@ static void descend(float *values, const float *gradient, size_t count) { /* sgd
 typedef struct change {
     payload_op op;
     uint32_t table, length, first;
-    uint64_t key; /* or block */
+    uint64_t key; /* key, or number of a block */
     float values[BLOCK];
 } change;
 
@@ -95,7 +95,7 @@ static void write_one(payload_writer *writer, change *changes, size_t *count, rn
 static void do_vector(model *model, const change *change) {
     float *values = model->vectors[change->key].values;
     uint32_t *length = &model->vectors[change->key].length;
-    if (change->op != PAYLOAD_ADD_VECTORS) { /* set, or erased: then its length is 0 */
+    if (change->op != PAYLOAD_ADD_VECTORS) { /* set or erased; an erased vector has length 0 */
         memset(values, 0, sizeof model->vectors[0].values);
         *length = change->op == PAYLOAD_ERASE ? 0 : change->length;
         memcpy(values, change->values, *length * sizeof *values);
@@ -117,7 +117,7 @@ static void do_one(model *model, const change *change) {
     if (change->op == PAYLOAD_SET_BLOCK) memcpy(block, change->values, change->length * sizeof *block);
 }
 
-/* A round: first erases, then sets, then the sum of the other pushes. */
+/* Applies a round: first its erases, then its sets, then the sum of the other pushes. */
 static void do_round(model *model, const change *changes, size_t count) {
     struct change sums[4 * KEYS] = {0};
     size_t sum_count = 0;
@@ -137,7 +137,7 @@ static void do_round(model *model, const change *changes, size_t count) {
             do_one(model, change);
             continue;
         }
-        for (uint32_t k = 0; k < change->length; k++) /* each item by itself: the first is assigned, not added */
+        for (uint32_t k = 0; k < change->length; k++) /* item by item: the first gradient is assigned, not added */
             sum->values[change->first + k] += change->values[k];
         if (change->first + change->length > sum->length) sum->length = change->first + change->length;
     }
@@ -240,7 +240,7 @@ static void push(day *day, uint64_t moment) {
         payload = payload_take(&writer);
     }
     size_t cut = rng_chance(&day->rng, 0.1) && shared_bytes_bytes(payload).size > 0 ? 1 + rng_below(&day->rng, 7) : 0;
-    if (cut != 0) day->now = day->before; /* the payload is malformed now */
+    if (cut != 0) day->now = day->before; /* the cut payload is malformed */
     span bytes = span_of(shared_bytes_bytes(payload).data, shared_bytes_bytes(payload).size - cut);
     engine_ops.apply(day->engine, bytes, moment);
     engine_ops.apply(day->copy, bytes, moment);

@@ -19,21 +19,21 @@ enum { PROGRAMS = 4, TASK_MS = 2, FLOOD = 2000, WINDOW_MS = 1500, FEW = 4 };
 
 static mr_context *mr;
 
-typedef struct contest { /* of one driver */
+typedef struct contest { /* counts of one driver */
     runtime_fixture *fixture;
     const char *node;
     int start[2], counts[2];
     int in_flight;
 } contest;
 
-/* Keeps `count` tasks in flight until the time is over, and reports how many completed in it. */
+/* Keeps `count` tasks in flight until the time is over, and counts those that completed by then. */
 static int compete(void *argument) {
     const contest *contest = argument;
     static mr_ref refs[FLOOD];
     char go;
     runtime_fixture_enter(contest->fixture);
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = contest->node), &mr) == MR_OK);
-    TEST_CHILD_CHECK(runtime_works(mr)); /* its first worker has started */
+    TEST_CHILD_CHECK(runtime_works(mr)); /* the driver's first worker has started */
     TEST_CHILD_CHECK(runtime_fixture_ready(contest->fixture));
     TEST_CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
     int count = 0, at = 0;
@@ -59,7 +59,7 @@ static int start_node(void *argument) {
     return 0;
 }
 
-/* All at once; each of the first `floods` drivers has FLOOD tasks in flight, the others FEW. */
+/* Runs all drivers at once. Each of the first `floods` drivers has FLOOD tasks in flight, the others FEW. */
 static void run_contest(runtime_fixture *fixture, int floods, int counts[PROGRAMS]) {
     contest contests[PROGRAMS];
     pid_t pids[PROGRAMS];
@@ -105,7 +105,7 @@ static void four_that_want_the_same_get_the_same(void **state) {
     runtime_fixture_gone(*state, "four programs");
 }
 
-/* There are as many CPUs as drivers: drivers with few tasks have one CPU each, whatever the flood. */
+/* There are as many CPUs as drivers. A driver with few tasks has one CPU, whatever the flood of another driver. */
 static void one_that_floods_takes_nothing_from_others(void **state) {
     int counts[PROGRAMS], least, most;
     run_contest(*state, 1, counts);
@@ -117,7 +117,7 @@ static void one_that_floods_takes_nothing_from_others(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {IN_A_WORLD(four_that_want_the_same_get_the_same),
                                        IN_A_WORLD(one_that_floods_takes_nothing_from_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);

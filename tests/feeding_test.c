@@ -34,7 +34,7 @@ static void note(const char *path) { write_down(path, 'x'); }
 
 MR_TASK(meets) { return concurrent_others(call); }
 
-/* Writes that it has begun, and waits for a future inside a list. */
+/* Writes that the task has begun, and waits for a future inside a list. */
 MR_TASK(waits_for_another) {
     char path[CONCURRENT_PATH_MAX];
     mr_value list, item, value;
@@ -79,7 +79,7 @@ MR_TASK(notes) { /* counts its runs; some take a while */
     return mr_return(call, mr_int(number + (int64_t)bytes.size));
 }
 
-MR_TASK(writes_its_letter) { /* the first one takes a while */
+MR_TASK(writes_its_letter) { /* the first task takes longer */
     char path[CONCURRENT_PATH_MAX];
     int64_t number;
     MR_TRY(concurrent_path(call, path));
@@ -110,8 +110,8 @@ static void tasks_that_wait_for_each_other_all_begin(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* A node with one worker that has run short tasks, and a body in it that waits for another future: a task that becomes
- * ready while that body runs (`begun`) is queued behind it. */
+/* A node with one worker that has run short tasks; its present body waits for another future. A task that becomes ready
+ * while that body runs (`begun`) is queued behind the body. */
 typedef struct line {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     mr_context *mr;
@@ -180,7 +180,8 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
     line_close(&line);
 }
 
-/* The worker of the body gets a task with max_calls = 1, and returns it without running it: the worker does not end. */
+/* The body's worker gets a task with max_calls = 1, and returns the task without running it; the worker does not
+ * end. */
 static void requeued_tasks_are_not_counted(void **state) {
     line line;
     mr_ref last, first, next;
@@ -213,8 +214,8 @@ static void requeued_tasks_run_once(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Some tasks may overtake others: they were in flight when the first ones were returned, and run where they arrive. But
- * both parts keep their order. */
+/* Some tasks may overtake others: those in flight when the first tasks were returned run where they arrive. Both groups
+ * keep their order. */
 static void assert_in_few_runs(const char *messages) {
     int steps_back = 0;
     for (int i = 1; i < IN_LINE; i++) steps_back += messages[i] < messages[i - 1];

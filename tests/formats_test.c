@@ -51,7 +51,7 @@ static void assert_rejected(mr_status status, unsigned found, unsigned known) {
 
 /* ---- The folder of a scheduler. */
 
-/* Only 0.1.0 left a database, and only its import needs SQLite. */
+/* Only 0.1.0 used a database, which needs SQLite to be imported. */
 static bool can_import(const char *release) {
     if (strcmp(release, "0.1.0") != 0) return false;
     void *library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -60,7 +60,7 @@ static bool can_import(const char *release) {
     return library != NULL;
 }
 
-/* Copies the sample folder of a scheduler, with the file `keeper` also for the release that had a database there. */
+/* Copies the sample folder of a scheduler. The file `keeper` is copied as well for the release that used a database. */
 static void copy_scheduler(const char *release, const char *folder) {
     char *from = sample_of(release, "scheduler"), *image = sample_of(release, "scheduler-image"),
          *database = sample_path(folder, SQLITE_IMPORT_FILE);
@@ -94,7 +94,7 @@ static void a_scheduler_continues(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* A folder as the release left it; 0.1.0 left a database, which is imported once. */
+/* A folder as the release left it. The database of 0.1.0 is imported once. */
 static void a_folder_with_a_database_continues(void **state) {
     if (!can_import(*state)) skip();
     ps_fixture fixture = sample_world();
@@ -106,7 +106,7 @@ static void a_folder_with_a_database_continues(void **state) {
     char *database = sample_path(fixture.folder, SQLITE_IMPORT_FILE),
          *done = sample_path(fixture.folder, SQLITE_IMPORT_DONE);
     assert_true(access(database, F_OK) != 0 && access(done, F_OK) == 0);
-    assert_true(ps_fixture_start_scheduler(&fixture)); /* and continues without it */
+    assert_true(ps_fixture_start_scheduler(&fixture)); /* the second start does without the database */
     free(from);
     free(database);
     free(done);
@@ -118,7 +118,7 @@ typedef struct expected {
     unsigned found, known;
 } expected;
 
-/* In another process: a scheduler that rejects nothing would serve forever. */
+/* Runs in another process, since a scheduler that rejects nothing would serve for ever. */
 static int start_and_fail(void *argument) {
     const expected *expected = argument;
     char *address = xasprintf("unix:%s/s", expected->folder);
@@ -139,7 +139,7 @@ static void assert_not_started(expected *expected, unsigned found, unsigned know
     sample_remove(expected->folder);
 }
 
-/* SQLite's user_version lies at offset 60, big-endian. */
+/* SQLite's user_version is at offset 60, big-endian. */
 static void another_database_is_rejected(void **state) {
     expected expected;
     if (!can_import(*state)) skip();
@@ -199,9 +199,9 @@ static void an_image_is_read(void **state) {
     dataset_spec_fini(&spec);
     consumer_group_fini(&group);
     size_t corpus_bytes = sample_values_of(&values, DATASET_SPEC_KEY).size;
-    uint64_t saves = file.number; /* 0 for a file of format 3, which does not count them */
+    uint64_t saves = file.number; /* 0 for format 3, which has no count */
 
-    sample_values_save(metadata_file_storage(&file), &values); /* in the format of this version, which is read, too */
+    sample_values_save(metadata_file_storage(&file), &values); /* in the format of this version */
     sample_values_fini(&values);
     values = sample_values_load(metadata_file_storage(&file));
     assert_int_equal(file.number, saves + values.count);
@@ -211,7 +211,7 @@ static void an_image_is_read(void **state) {
     sample_remove(folder);
 }
 
-/* A file with another format number and the right checksum. */
+/* A file with another format number and a valid checksum. */
 static void another_image_is_rejected(void **state) {
     expected expected;
     assert_true(temp_dir_folder(expected.folder));
@@ -274,7 +274,7 @@ static const float *tensor(const safetensors *list, const char *name, size_t ite
     return (const float *)(const void *)found->data.data;
 }
 
-/* The library does not read exports: other programs do, as safetensors. */
+/* Exports are safetensors files for other programs; the library does not read them. */
 static void an_export_is_as_it_was(void **state) {
     char *folder = sample_of(*state, "export"), *path = NULL;
     DIR *files = opendir(folder);
@@ -319,7 +319,7 @@ static void feedback_is_read(void **state) {
     sample_remove(folder);
 }
 
-/* The rank continues without it, with a message on stderr, and the file stays. */
+/* The rank continues without its feedback, with a message on stderr, and the file stays. */
 static void other_feedback_is_rejected(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], text[1024] = "";
     sample_copy(*state, "feedback", folder);

@@ -24,7 +24,7 @@ MR_TASK(gpus) {
     return mr_return(call, mr_str(devices == NULL ? "unset" : devices));
 }
 
-/* The numbers of mr_gpu_ids, as a text that begins with their count. */
+/* Numbers of mr_gpu_ids as a text; the count precedes them. */
 MR_TASK(gpu_ids) {
     int ids[2] = {-1, -1};
     char text[64];
@@ -100,7 +100,7 @@ static int have_none(void *argument) {
     return 0;
 }
 
-/* The node sees some devices only: workers see a part of those, by the node's numbers. */
+/* The node sees only some devices. Workers see a part of those, under the node's numbers. */
 static int are_shown_some(void *argument) {
     mr_ref ref;
     char text[64];
@@ -131,7 +131,7 @@ static void without_gpus_nothing_is_changed(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_see_what_they_were_given),
         IN_A_WORLD(the_node_has_what_it_was_shown),

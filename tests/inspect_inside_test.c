@@ -14,7 +14,7 @@
 #include "tests/support/inspect_fixture.h"
 
 static char who[] = "the test";
-static _Atomic bool mute; /* in a worker: its describe hook waits for ever */
+static _Atomic bool mute; /* in a worker: the describe hook waits for ever */
 
 static size_t describe(void *user, char *out, size_t size) {
     while (mute) pause();
@@ -33,7 +33,7 @@ MR_TASK(hold_mute) {
     return MR_OK;
 }
 
-/* Free resources while a body of the driver itself runs. */
+/* Free resources while a body of the driver runs. */
 MR_TASK(free_cpus) {
     mr_inspect *inspect;
     mr_value answer, row;
@@ -68,7 +68,7 @@ static void a_program_sees_its_resources(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     int64_t milli = 0;
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* a second lease is returned */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* until an unused second lease is returned */
         milli = cpus_free(own);
         usleep(1000);
     }
@@ -121,7 +121,8 @@ static void a_program_takes_its_timeline(void **state) {
     inspect_fixture_assert_has(trace.json, "\"name\":\"add\"");
     inspect_fixture_assert_has(trace.json, " driver\"");
     inspect_fixture_assert_has(trace.json, "\"cat\":\"submit\"");
-    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* a flow */
+    /* A flow event. */
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
     inspect_fixture_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
     assert_null(strstr(trace.json, "\"id\":2"));
     free(trace.json);
@@ -129,7 +130,7 @@ static void a_program_takes_its_timeline(void **state) {
     inspect_fixture_stop();
 }
 
-/* The text of the last step: the worker of the task. */
+/* The text of the answer's last step, which is about the worker of the task. */
 static void words(const char *id, char out[256]) {
     mr_value answer = inspect_fixture_ask("why", id, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, mr_value_count(&steps) - 1, &step), MR_OK);
@@ -143,14 +144,14 @@ static void a_running_body_is_described(void **state) {
     inspect_fixture_start(1);
     assert_int_equal(mr_call_task(seen.mr, "hold", &ref, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
-    for (int i = 0; i < 20 && strstr(does, "second") == NULL; i++) words(id, does); /* on a busy machine it is late */
+    for (int i = 0; i < 20 && strstr(does, "second") == NULL; i++) words(id, does); /* late on a busy machine */
     assert_string_equal(does, "first line of the test\nsecond line");
     inspect_fixture_open_gate();
     inspect_fixture_finish(ref);
     inspect_fixture_stop();
 }
 
-/* The hook returns nothing; neither its caller nor the query waits for it. */
+/* The hook never returns; neither the task's caller nor the query waits for the hook. */
 static void a_hanging_hook_does_not_delay_others(void **state) {
     mr_ref ref;
     char id[32], worker[32], reasons[4096], does[256];
@@ -158,13 +159,13 @@ static void a_hanging_hook_does_not_delay_others(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "hold_mute", &ref, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("workers", "state", "waits", "waits", worker);
     inspect_fixture_await_row("tasks", "name", "hold_mute", "sent", id);
-    inspect_fixture_why(id, reasons); /* the first query */
+    inspect_fixture_why(id, reasons); /* the first query starts the hook */
     mr_value answer = inspect_fixture_ask("why", worker, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
     snprintf(does, sizeof does, "%s", inspect_fixture_text(&step, "does"));
     mr_value_release(&answer);
     inspect_fixture_assert_has(does, "no description: the callback of mr_on_describe still runs");
-    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* the rest of the answer is complete */
+    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* the other steps of the answer are there */
     inspect_fixture_open_gate();
     inspect_fixture_finish(ref);
     inspect_fixture_stop();

@@ -24,7 +24,7 @@ MR_TASK(die) {
     return MR_OK;
 }
 
-/* Waits for a task that it starts. */
+/* Starts a task, and waits for it. */
 MR_TASK(parent) {
     mr_value path, value;
     mr_ref child;
@@ -90,7 +90,7 @@ static void waiting_tasks_name_their_cause(void **state) {
 
     char last[32];
     inspect_fixture_await_row("tasks", "state", "arguments", "arguments", last);
-    inspect_fixture_why(last, reasons); /* an argument, which a task creates, which is in a worker */
+    inspect_fixture_why(last, reasons); /* the steps: argument, its task, that task's worker */
     inspect_fixture_assert_has(reasons, "of its arguments is still pending; the first is o");
     inspect_fixture_assert_has(reasons, "task hold|it was sent to p");
     inspect_fixture_assert_has(reasons, " worker, process ");
@@ -110,7 +110,7 @@ static void a_worker_that_waits_names_what_for(void **state) {
     inspect_fixture_start(1);
     assert_int_equal(mr_call_task(seen.mr, "parent", &ref, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("workers", "state", "waits", "waits", id);
-    inspect_fixture_await_row("tasks", "name", "hold", "sent", id); /* in the worker that runs on its CPU meanwhile */
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id); /* in the worker that has the parent's CPU */
     inspect_fixture_await_row("tasks", "name", "parent", "sent", id);
     inspect_fixture_why(id, reasons);
     inspect_fixture_assert_has(reasons, "task parent|it was sent to p");
@@ -157,7 +157,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     mr_value objects = inspect_fixture_ask_all("objects", 1), rows = inspect_fixture_field(&objects, "objects"), row;
     assert_int_equal(inspect_fixture_number(&objects, "total"), 2);
     assert_true(inspect_fixture_number(&objects, "bytes") >= (int64_t)sizeof data);
-    assert_int_equal(mr_value_count(&rows), 1); /* the largest */
+    assert_int_equal(mr_value_count(&rows), 1); /* the largest object */
     assert_int_equal(mr_value_item(&rows, 0, &row), MR_OK);
     assert_true(inspect_fixture_number(&row, "bytes") >= (int64_t)sizeof data);
     assert_string_equal(inspect_fixture_text(&row, "held_by"), "driver");
@@ -172,13 +172,13 @@ static void objects_are_shown_with_their_sizes(void **state) {
     mr_value_release(&memory);
     mr_release(seen.mr, small);
     mr_release(seen.mr, large);
-    assert_int_equal(mr_inspect_ask(seen.inspect, "why", id, 1, &memory), MR_NOT_FOUND); /* it was released */
+    assert_int_equal(mr_inspect_ask(seen.inspect, "why", id, 1, &memory), MR_NOT_FOUND); /* the object was released */
     inspect_fixture_assert_has(mr_last_error(), "has no object o");
     inspect_fixture_stop();
 }
 
-/* Holders of an object in a process: the driver, a task that has it as argument, a value that contains it; and objects
- * that are being created. */
+/* Holders of an object in a process: the driver, a task that has the object as an argument, a value that contains it.
+ * Objects that are being created are listed, too. */
 static void objects_say_who_holds_them(void **state) {
     mr_ref made, put, inside, sum, list;
     char id[32];
@@ -188,20 +188,20 @@ static void objects_say_who_holds_them(void **state) {
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     assert_int_equal(mr_put(seen.mr, mr_int(5), &put), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &sum, mr_future(made), mr_future(put)), MR_OK);
-    mr_release(seen.mr, put); /* the task holds it */
+    mr_release(seen.mr, put); /* the task still holds the object */
     assert_int_equal(mr_put(seen.mr, mr_str("inside"), &inside), MR_OK);
     mr_arg item = mr_future(inside);
     assert_int_equal(mr_put(seen.mr, mr_list(&item, 1), &list), MR_OK);
     objects = inspect_fixture_ask_all("objects", 100);
     assert_int_equal(inspect_fixture_number(&objects, "total"), 5);
-    /* made */
+    /* object `made` */
     assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "driver, task argument, in flight", &row));
-    /* put */
+    /* object `put` */
     assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "task argument", &row));
-    /* sum */
+    /* object `sum` */
     assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "driver, in flight", &row));
     assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "driver, inside values", &row));
-    assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "driver", &row)); /* list */
+    assert_true(inspect_fixture_find_row(&objects, "objects", "held_by", "driver", &row)); /* object `list` */
     mr_value_release(&objects);
     mr_release(seen.mr, inside);
     mr_release(seen.mr, list);
@@ -211,7 +211,7 @@ static void objects_say_who_holds_them(void **state) {
     inspect_fixture_stop();
 }
 
-/* Puts a large value as soon as there is room for it. */
+/* Puts a large value, and so waits until memory is free. */
 MR_TASK(put_large) {
     static float data[1 << 22];
     mr_ref ref;
@@ -221,7 +221,7 @@ MR_TASK(put_large) {
     return status;
 }
 
-/* The driver views objects in all memory, and a task needs some. */
+/* All memory is occupied by objects that the driver views, and a task needs memory. */
 static void a_worker_that_waits_for_memory_says_so(void **state) {
     static float data[1 << 20];
     enum { MOST = 64 };
@@ -240,7 +240,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "put_large", &ref), MR_OK);
     inspect_fixture_await_row("tasks", "name", "put_large", "sent", id);
     for (int i = 0; i < INSPECT_FIXTURE_TRIES && strstr(reasons, "|it waits for store memory: ") == NULL; i++)
-        inspect_fixture_why(id, reasons); /* the wait sometimes begins anew */
+        inspect_fixture_why(id, reasons); /* the wait may begin anew between two queries */
     inspect_fixture_assert_has(reasons, "task put_large|it was sent to p");
     inspect_fixture_assert_has(reasons, "|it waits for store memory: ");
     while (count-- > 0) {
@@ -251,7 +251,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     inspect_fixture_stop();
 }
 
-/* A stopped process cannot answer: the answer has the others, and names it. */
+/* A stopped process cannot answer: the answer names it and contains the other processes' parts. */
 static void a_stopped_worker_is_silent(void **state) {
     mr_ref ref;
     char id[32];
@@ -264,7 +264,7 @@ static void a_stopped_worker_is_silent(void **state) {
     mr_value_release(&workers);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     mr_value tasks = inspect_fixture_ask("tasks", NULL, 100), silent = inspect_fixture_field(&tasks, "silent");
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && mr_value_count(&silent) == 0; i++) { /* the signal takes a while */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && mr_value_count(&silent) == 0; i++) { /* SIGSTOP takes effect later */
         mr_value_release(&tasks);
         tasks = inspect_fixture_ask("tasks", NULL, 100);
         silent = inspect_fixture_field(&tasks, "silent");
@@ -290,7 +290,7 @@ static int64_t item(const mr_value *row, size_t index) {
 }
 
 typedef struct told {                              /* data of a timeline */
-    int64_t adds, running, rings, gone, submitted; /* submitted: calls of `add` by drivers */
+    int64_t adds, running, rings, gone, submitted; /* submitted: calls of `add` that drivers submitted */
 } told;
 
 static told read_timeline(void) {
@@ -321,7 +321,7 @@ static told read_timeline(void) {
     return told;
 }
 
-/* Every call is listed, a running call as running, and a dead worker with the task that it ran. */
+/* The trace lists every call, shows a running call as running, and a dead worker with the task that it ran. */
 static void the_timeline_has_what_ran(void **state) {
     mr_ref refs[100], dying, running;
     mr_value value;
@@ -336,11 +336,11 @@ static void the_timeline_has_what_ran(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "hold", &running, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     told told = {0};
-    /* it is about to begin */
+    /* until the call has begun */
     for (int i = 0; i < INSPECT_FIXTURE_TRIES && told.running == 0; i++) told = read_timeline();
     assert_int_equal(told.running, 1);
     assert_int_equal(told.adds, 100);
-    assert_in_range(told.submitted, 100, 200); /* on a busy machine the worker returns some, which are sent again */
+    assert_in_range(told.submitted, 100, 200); /* a busy worker returns some calls, which are submitted again */
     assert_int_equal(told.gone, 1);
     assert_true(told.rings >= 2);
     char reasons[4096];
@@ -391,7 +391,7 @@ static void a_node_that_is_killed_is_told_at_once(void **state) {
     mr_value_release(&status);
     assert_int_equal(kill(pid, SIGKILL), 0);
     mr_status outcome = MR_OK;
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && outcome == MR_OK; i++) { /* the signal takes a while */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && outcome == MR_OK; i++) { /* SIGKILL takes effect later */
         outcome = mr_inspect_ask(seen.inspect, "status", NULL, 1, &answer);
         if (outcome == MR_OK) mr_value_release(&answer);
     }

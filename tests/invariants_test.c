@@ -19,7 +19,7 @@
 #include "tests/support/replica_fixture.h"
 #include "tests/support/test_child.h"
 
-/* A child that breaks one invariant of a module and checks all of them. */
+/* Defines a child process that breaks one invariant of a module and checks all of them. */
 #define BREAKS(name, type, check, statement)                          \
     static int name(void *argument) {                                 \
         type *it = argument;                                          \

@@ -32,19 +32,19 @@
 
 enum {
     PATIENCE_US = 20 * 1000 * 1000, /* a step that takes longer counts as hanging */
-    TOLD_US = 5 * 1000 * 1000,      /* fifty times the bar for the notice of a death: machines are busy at times */
+    TOLD_US = 5 * 1000 * 1000,      /* fifty times the bar for the notice of a death, for busy machines */
     POINTS_MAX = 512,
     SMALL = 50,
     BURST = 1500,
     BODY_BYTES = 3 << 20,
-    CODE_TOLD = 3, /* ended early because the peer is gone */
+    CODE_TOLD = 3, /* early end, since the peer has ended */
     CODE_HANGS = 4,
 };
 
 typedef enum role { BROKER, SERVER, CLIENT, ROLES } role;
 static const char *const role_names[ROLES] = {"hub", "server", "client"};
 
-typedef struct shared { /* memory of the processes of one run */
+typedef struct shared { /* shared memory of the processes of one run */
     _Atomic uint32_t server_ready, server_opened, server_closed;
     _Atomic int64_t server_closed_us, client_closed_us;
     _Atomic uint32_t client_cause, server_cause; /* statuses */
@@ -71,7 +71,7 @@ typedef struct end {
 
 static void body_sent(void *argument, mr_status status) { ((end *)argument)->bodies_sent++; }
 
-/* The server owes an echo for each message, and sends it when there is room. */
+/* Sends the echoes that the server owes, as far as there is room. */
 static void pay(end *end) {
     uint8_t head[64] = {0};
     while (end->owed > 0 && transport_send(end->transport, end->link, span_of(head, sizeof head)) == MR_OK) end->owed--;
@@ -97,9 +97,9 @@ static void on_message(void *context, link_id link, const message *message) {
         pay(end);
         return;
     }
-    uint8_t *at; /* a body is answered with a body */
+    uint8_t *at; /* a body is answered by a body */
     mr_status status = end->transport.ops->reserve(end->transport.self, link, 8, &at);
-    if (status == MR_CLOSED) return; /* the broker is dead: received messages are still read, nothing is sent */
+    if (status == MR_CLOSED) return; /* after the broker's death received messages are read, and none is sent */
     if (status != MR_OK) {
         end->failed = true;
         return;
@@ -117,7 +117,7 @@ static void on_room(void *context, link_id link) { pay(context); }
 static void on_closed(void *context, link_id link, const cause *why) {
     end *end = context;
     end->closed++;
-    if (why->status == MR_OK || why->text[0] == '\0') end->failed = true; /* a death without a cause */
+    if (why->status == MR_OK || why->text[0] == '\0') end->failed = true; /* a notice of a death needs a cause */
     if (end->server) {
         atomic_store(&shared_memory->server_closed_us, clock_now_us(clock_real()));
         atomic_store(&shared_memory->server_cause, (uint32_t)why->status);
@@ -149,9 +149,9 @@ static void end_close(end *end) {
 
 typedef struct part { /* arguments of a child */
     const char *broker;
-    const char *failpoint; /* armed in the child; NULL: none */
-    int stop_fd;           /* the server stops when it is closed */
-    int not_mine_fd;       /* the inherited other end, to be closed */
+    const char *failpoint; /* failpoint that is armed in the child; NULL: none */
+    int stop_fd;           /* closing it ends the server */
+    int not_mine_fd;       /* inherited end of the other child, to be closed */
 } part;
 
 static int server(void *argument) {
@@ -171,7 +171,7 @@ static int server(void *argument) {
     return 0;
 }
 
-/* Polls until the counter has reached the value. Returns 0; CODE_TOLD if the link ended; CODE_HANGS. */
+/* Polls until the counter reaches the value. Returns 0; CODE_TOLD if the link has ended; CODE_HANGS at the timeout. */
 static int until(end *end, const unsigned *counter, unsigned value) {
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (*counter < value) {
@@ -224,7 +224,7 @@ static int talk(end *end) {
     STEP(until(end, &end->messages, SMALL + BURST));
     STEP(say_body(end));
     STEP(until(end, &end->bodies, 1));
-    int64_t quiet = clock_now_us(clock_real()) + 60 * 1000; /* long enough for the grown rings to shrink */
+    int64_t quiet = clock_now_us(clock_real()) + 60 * 1000; /* until grown rings have had time to shrink */
     while (clock_now_us(clock_real()) < quiet && end->closed == 0)
         if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 5000);
     STEP(say(end, 64));
@@ -259,7 +259,7 @@ static int client(void *argument) {
 
 typedef struct outcome {
     int codes[ROLES];
-    int64_t told_us; /* from the death to the notice in other processes; -1: there were none */
+    int64_t told_us; /* time from the death to the notice in another process; -1: no notice */
 } outcome;
 
 static void wait_for(_Atomic uint32_t *counter, uint32_t value, int64_t patience_us) {
@@ -276,7 +276,7 @@ static int64_t death_of(pid_t pid, int timeout_ms) {
     return ready == 1 ? clock_now_us(clock_real()) : -1;
 }
 
-/* Until the client finds it, or it was killed before that. */
+/* Waits until the client has found the server, or was killed before. */
 static void wait_for_server(pid_t pid) {
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (atomic_load(&shared_memory->server_ready) == 0 && clock_now_us(clock_real()) < deadline)
@@ -341,8 +341,8 @@ typedef struct totals {
     int64_t told_worst_us;
 } totals;
 
-/* True: the process reached the failpoint and was killed. The number of visits differs a little from run to run, so a
- * later visit may not happen; then the run ends normally, which is checked too. */
+/* True: the process reached the failpoint and was killed there. The number of visits varies between runs, so a later
+ * visit may not happen; that run ends normally, which is checked as well. */
 static bool kill_at(role victim, const char *name, unsigned nth, totals *totals) {
     char failpoint[128];
     snprintf(failpoint, sizeof failpoint, "%s=kill@%u", name, nth);
@@ -357,9 +357,10 @@ static bool kill_at(role victim, const char *name, unsigned nth, totals *totals)
     return killed;
 }
 
-/* A name may be at several sites; visits are counted per site, and the last visit is that of the busiest site. */
+/* A failpoint's name may occur at several sites. Visits are counted per site; the last visit is that of the busiest
+ * site. */
 static void sweep(role victim, totals *totals) {
-    uint32_t dry[POINTS_MAX]; /* visits of the dry run: a run that ends early passes fewer points */
+    uint32_t dry[POINTS_MAX]; /* visits of the dry run; runs that end early visit fewer points */
     memcpy(dry, shared_memory->visits[victim], sizeof dry);
     for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
         uint32_t visits = dry[i];

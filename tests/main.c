@@ -11,7 +11,7 @@ int main(int argc, char **argv) {
     if (name == NULL) name = program_invocation_short_name;
     for (const test_program *const *at = test_programs; *at != NULL; at++) {
         if (strcmp((*at)->name, name) != 0) continue;
-        setenv("MINIRAY_TEST_PROGRAM", name, 1); /* inherited by processes that it starts */
+        setenv("MINIRAY_TEST_PROGRAM", name, 1); /* processes that the test starts inherit the variable */
         return (*at)->plain != NULL ? (*at)->plain() : (*at)->full(argc, argv);
     }
     fprintf(stderr, "'%s' is no test program; MINIRAY_TEST_PROGRAM, or a link of that name, chooses one of:\n", name);

@@ -18,7 +18,7 @@
 #include "tests/support/test_child.h"
 
 enum {
-    ACTORS = SANITIZED ? 100 : 1000, /* a sanitizer's processes are much larger */
+    ACTORS = SANITIZED ? 100 : 1000, /* processes with a sanitizer are much larger */
     FILES = 4 * ACTORS + 200,        /* descriptors of the node and the driver */
     PROCESSES = ACTORS + 100,
     AT_ONCE = 50,
@@ -41,7 +41,7 @@ static bool is_allowed(int resource, rlim_t wanted) {
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* All processes are different. */
+/* Whether all actors have different processes. */
 static bool live_apart(mr_actor *actors) {
     static int pids[ACTORS];
     static mr_ref refs[ACTORS];
@@ -83,7 +83,7 @@ static int be_a_crowd(void *argument) {
     for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i][1], i + 1));
     TEST_CHILD_CHECK(live_apart(actors));
     fprintf(stderr, "    %d actors made and called: %lld ms\n", ACTORS, (long long)(runtime_fixture_now_ms() - start));
-    TEST_CHILD_CHECK(runtime_works(mr)); /* tasks still run beside them */
+    TEST_CHILD_CHECK(runtime_works(mr)); /* tasks run beside the actors */
     mr_shutdown(mr);
     return 0;
 }

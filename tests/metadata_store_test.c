@@ -30,7 +30,7 @@ typedef struct backend {
     metadata_store (*ask)(void *self);
     int64_t (*now_us)(void *self);
     void (*pass)(void *self, int64_t us); /* advances the time */
-    void (*restart)(void *self);          /* the store's process ends and begins again; no request is pending */
+    void (*restart)(void *self);          /* ends and restarts the store's process; no request is pending */
 } backend;
 
 /* ---- On a folder, in this process. */
@@ -164,7 +164,7 @@ static void sim_restart(void *self) {
     sim_world *world = self;
     sim_node_crash(world->metadata, false);
     sim_node_start(world->metadata);
-    sim_pass(world, SECOND_US / 2); /* the link is opened again */
+    sim_pass(world, SECOND_US / 2); /* time for the link to be opened again */
 }
 
 static const backend backends[] = {
@@ -191,7 +191,7 @@ static metadata_answer ended(asker *asker, const metadata_answer *answer) {
 static metadata_answer get(asker *asker, const char *key) {
     metadata_answer answer = {0};
     asker->store.ops->get(asker->store.self, key, 0, metadata_answer_done, &answer);
-    assert_int_equal(answer.count, 0); /* never from within the operation */
+    assert_int_equal(answer.count, 0); /* no answer from within the operation */
     return ended(asker, &answer);
 }
 
@@ -231,7 +231,7 @@ static void what_is_too_large_is_refused(asker *asker) {
     memset(key, 'k', METADATA_DB_KEY_MAX + 1);
     value[METADATA_DB_VALUE_MAX + 1] = '\0';
     uint64_t first = get(asker, "large").version;
-    metadata_answer large = {0}, unheard = {0}; /* nothing is sent: the request ends at the next tick */
+    metadata_answer large = {0}, unheard = {0}; /* requests too large to be sent end at the next tick */
     asker->store.ops->compare_and_swap(asker->store.self, "large", first, span_of(value, METADATA_DB_VALUE_MAX + 1), 0,
                                        metadata_answer_done, &large);
     asker->store.ops->compare_and_swap(asker->store.self, key, first, (span){0}, 0, metadata_answer_done, &unheard);
@@ -298,7 +298,7 @@ static void what_was_decided_outlives_the_metadata(asker *asker) {
     assert_string_equal(kept.value, "one");
     assert_string_equal(get(asker, "leased").value, "two");
     assert_int_equal(swap(asker, "kept", begin, "other", 0).status, MR_STALE);
-    pass(asker, METADATA_DB_GRACE_US + SECOND_US); /* the process with the lease did not come back */
+    pass(asker, METADATA_DB_GRACE_US + SECOND_US); /* the process with the lease has not returned */
     assert_true(get(asker, "leased").version == begin + 2);
 }
 
@@ -325,7 +325,7 @@ static void one_of_many_is_elected(asker *asker) {
                                       asker->backend->now_us(asker->self));
     drive(asker, elections, MANY, SECOND_US);
     assert_int_equal(elected(elections, MANY), 1);
-    while (election_phase_now(elections[0]) != ELECTION_ELECTED) { /* the leader leaves first */
+    while (election_phase_now(elections[0]) != ELECTION_ELECTED) { /* the leader becomes the first element */
         election *first = elections[0];
         memmove(elections, elections + 1, (MANY - 1) * sizeof *elections);
         elections[MANY - 1] = first;
@@ -333,14 +333,15 @@ static void one_of_many_is_elected(asker *asker) {
     drive(asker, elections, MANY, 10 * SECOND_US);
     assert_int_equal(election_phase_now(elections[0]), ELECTION_ELECTED);
     uint64_t term = election_term(elections[0]);
-    drive(asker, elections + 1, MANY - 1, 5 * SECOND_US); /* the leader is paused, and finds itself deposed */
+    /* The leader is paused, and then notices that another one is elected. */
+    drive(asker, elections + 1, MANY - 1, 5 * SECOND_US);
     assert_int_equal(elected(elections + 1, MANY - 1), 1);
     election_tick(elections[0], asker->backend->now_us(asker->self));
     assert_int_equal(election_phase_now(elections[0]), ELECTION_LOST);
     bool second = election_phase_now(elections[1]) == ELECTION_ELECTED;
     uint64_t next = election_term(elections[second ? 1 : 2]);
     assert_true(next > term);
-    election_end(elections[second ? 1 : 2]); /* it leaves with a message */
+    election_end(elections[second ? 1 : 2]); /* leaves with a message */
     drive(asker, &elections[second ? 2 : 1], 1, SECOND_US);
     assert_true(election_term(elections[second ? 2 : 1]) > next);
     election_end(elections[second ? 2 : 1]);

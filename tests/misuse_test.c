@@ -29,7 +29,7 @@ MR_TASK(one) { return mr_return(call, mr_int(1)); }
 MR_CREATE(Thing) { return MR_OK; }
 MR_METHOD(Thing, one) { return mr_return(call, mr_int(1)); }
 
-/* Mistakes of a body: argument 0 selects one. Returns the status. */
+/* Mistakes of a body, selected by argument 0. Returns the status. */
 MR_TASK(wrong_body) {
     int64_t which;
     double number;
@@ -62,7 +62,7 @@ MR_TASK(wrong_body) {
     return mr_return(call, mr_int(status));
 }
 
-/* Calls that a body may not make: they have no effect, and the body continues. */
+/* Calls that bodies may not make: no effect, and the body continues. */
 MR_TASK(beyond_its_place) {
     mr_context *again;
     mr_status status = mr_init(NULL, &again);
@@ -73,7 +73,7 @@ MR_TASK(beyond_its_place) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* Starts this program once more, as a driver of its own. */
+/* Starts this program again, as a separate driver. */
 MR_TASK(starts_a_program) {
     char command[PATH_MAX + 32];
     mr_span path;
@@ -117,8 +117,8 @@ static mr_ref put_one(void) {
 
 static void nothing(void *user, mr_ref ref) {}
 
-/* Calls every function that takes a context, with an unusable one. Returns the number of calls that were not
- * refused. */
+/* Calls every function that takes a context, with an unusable context. Returns the number of functions that did not
+ * refuse. */
 static int use_all(mr_context *context) {
     mr_ref ref = {{1, 2}};
     mr_actor actor = {{1, 2}};
@@ -239,7 +239,7 @@ static void without_what_was_counted(void **state) {
     still_works();
 }
 
-/* Impossible sizes are refused without reading, and sums do not overflow. */
+/* Impossible sizes are refused without a read, and sums of sizes do not overflow. */
 static void sizes_that_cannot_be(void **state) {
     mr_ref ref;
     const mr_arg small[] = {mr_int(1), mr_int(2)};
@@ -355,7 +355,7 @@ static void released_references_are_refused(void **state) {
     mr_arg arg = mr_future(ref);
     mr_release(mr, ref);
     mr_release(mr, ref);
-    for (int i = 0; i < 2; i++) { /* released, and never created */
+    for (int i = 0; i < 2; i++) { /* first a released object, then one that never existed */
         REFUSED(mr_get(mr, ref, -1, &value), MR_NOT_FOUND, "does not have");
         REFUSED(mr_wait(mr, &ref, 1, 1, -1, &ready, &size), MR_NOT_FOUND, "does not have");
         REFUSED(mr_on_ready(mr, ref, nothing, NULL), MR_NOT_FOUND, "does not have");
@@ -378,7 +378,7 @@ static void released_references_are_refused(void **state) {
     REFUSED(mr_actor_restart(mr, (mr_actor){{3, 4}}), MR_NOT_FOUND, "actor");
     mr_actor_release(mr, (mr_actor){{3, 4}});
     assert_int_equal(mr_actor_submit(mr, (mr_actor){{3, 4}}, "one", NULL, NULL, 0, &other), MR_OK);
-    assert_true(mr_get(mr, other, PATIENCE_US, &value) != MR_OK); /* the node does not know it */
+    assert_true(mr_get(mr, other, PATIENCE_US, &value) != MR_OK); /* an actor that the node does not know */
     mr_release(mr, other);
     assert_int_equal(mr_new_actor(mr, "Thing", &actor), MR_OK);
     assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
@@ -424,7 +424,7 @@ static void a_body_may_start_a_program(void **state) {
     assert_int_equal(result_of(ref), 0);
 }
 
-/* Such a driver has a runtime with workers of its own. */
+/* A driver that a task starts has its own runtime and workers. */
 static int be_a_program(void) {
     mr_ref ref;
     mr_value value;
@@ -447,7 +447,7 @@ static int in_a_child(void *argument) {
     TEST_CHILD_CHECK(mr_batch_submit(argument) == MR_INVALID);
     mr_batch_cancel(argument);
     mr_value_release(&large);
-    mr_shutdown(mr); /* has no effect */
+    mr_shutdown(mr); /* no effect */
     return 0;
 }
 
@@ -510,7 +510,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     if (getenv("IS_A_PROGRAM") != NULL) return be_a_program();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_runtime),

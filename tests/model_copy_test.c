@@ -27,9 +27,9 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEM
 typedef struct worker {
     mr_model_copy *model_copy;
     float floats[ITEMS_MOST + 1]; /* maximal size; the last float is the tensor with one number */
-    int64_t items;                /* of the other tensor */
+    int64_t items;                /* items of the other tensor */
     int64_t exported;             /* number of exports */
-    int64_t refuses;              /* refuses to export or to send */
+    int64_t refuses;              /* the worker refuses to export or to send */
 } worker;
 
 static void worker_free(void *self) {
@@ -37,7 +37,7 @@ static void worker_free(void *self) {
     free(self);
 }
 
-MR_CREATE(Waiter) { /* value */
+MR_CREATE(Waiter) {
     double value;
     MR_TRY(mr_arg_float(call, 0, &value));
     worker *self = calloc(1, sizeof *self);
@@ -65,7 +65,7 @@ MR_METHOD(Waiter, take_weights) {
     mr_tensor tensor;
     MR_TRY(mr_arg_value(call, 0, &weights));
     mr_iter iter = mr_value_iter(&weights);
-    for (size_t i = 0; mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item); i++) { /* a name, a tensor */
+    for (size_t i = 0; mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item); i++) { /* name, tensor */
         MR_TRY(mr_value_tensor(&item, &tensor));
         memcpy(self->floats + i * ITEMS_MOST, tensor.data, tensor.bytes);
     }
@@ -88,7 +88,7 @@ MR_METHOD(Waiter, resize) { /* resizes the model; new items equal the last one *
     return MR_OK;
 }
 
-MR_METHOD(Waiter, value) { /* the value of all its floats */
+MR_METHOD(Waiter, value) { /* value of all the floats */
     const worker *self = mr_self(call);
     if (self->floats[ITEMS_MOST] != self->floats[0]) return mr_fail(call, "the number is not what the items are");
     for (size_t i = 0; i < (size_t)self->items; i++)
@@ -102,7 +102,7 @@ MR_METHOD(Waiter, exported) { return mr_return(call, mr_int(((worker *)mr_self(c
 
 MR_METHOD(Waiter, refuse) { return mr_arg_int(call, 0, &((worker *)mr_self(call))->refuses); }
 
-/* Requests the model of a worker, and does nothing with it. */
+/* Requests the model of a worker, and drops it. */
 MR_TASK(ask_in_vain) {
     mr_actor worker;
     mr_ref exported;
@@ -116,7 +116,7 @@ MR_TASK(ask_in_vain) {
     return mr_return(call, mr_int(is_exported));
 }
 
-/* The same, in a process that lives on. */
+/* The same, in a process that outlives the request. */
 MR_CREATE(Asker) { return mr_set_self(call, malloc(1), free); }
 
 MR_METHOD(Asker, ask) { return ask_in_vain(call); }
@@ -140,7 +140,7 @@ static mr_actor hire(double value) {
     return made;
 }
 
-static sync_fixture make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+static sync_fixture make_team(const char *strategy) { /* three workers whose floats are 0, 10 and 20 */
     sync_fixture fixture = {.server = sync_fixture_server(strategy)};
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w);
     return fixture;
@@ -172,7 +172,7 @@ static void refuse(mr_actor worker, bool refuses) {
     assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
 }
 
-/* Its process may be restarted `restarts` times, and lost calls are sent again. */
+/* A server whose process may be restarted `restarts` times; lost calls are sent again. */
 static mr_actor lasting_server(int restarts) {
     const mr_actor_options options =
         MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = restarts);
@@ -217,7 +217,7 @@ static void a_worker_listed_twice_exports_twice(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Two servers at once, each with syncs that no process waits for. */
+/* Two servers at once, each with syncs that no thread waits for. */
 static void two_servers_take_turns(void **state) {
     sync_fixture fixture = make_team("max");
     mr_actor other = sync_fixture_server("max");
@@ -232,7 +232,8 @@ static void two_servers_take_turns(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* A worker is listed more often than it has places: its model is the same each time, so the rest share one place. */
+/* A worker occurs in the list more often than it has places. All occurrences export the same model, so the surplus ones
+ * share one place. */
 static void a_worker_listed_more_often_than_there_are_places_exports(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor workers[3 * PLACES];
@@ -253,7 +254,7 @@ static mr_ref lend(mr_actor worker) {
     return exported;
 }
 
-/* Three values, of which two are for the server. */
+/* Calls the server's aggregation, which returns three values, two of them for the server. */
 static void aggregate(mr_actor server, mr_ref exported, mr_ref out[3]) {
     const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(exported)};
     const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
@@ -266,7 +267,7 @@ static void aggregate_gives(mr_actor server, mr_ref exported, mr_status expected
     for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), expected);
 }
 
-/* In a process that ends afterwards. Returns whether the model was exported as a copy. */
+/* Requests a model from a process that then ends. Returns whether the model was exported as a copy. */
 static int64_t ask_in_vain_of(mr_actor worker) {
     const mr_task_options alone = MR_OPTIONS(mr_task_options, .max_calls = 1);
     mr_arg args[] = {mr_handle(worker)};
@@ -275,7 +276,8 @@ static int64_t ask_in_vain_of(mr_actor worker) {
     return future_assert_int(mr, ref);
 }
 
-/* So a server that died after reading it can read it again; but later content of the place is never read. */
+/* A server that dies after it has read a copy can read the copy again in its next process, until the place is reused;
+ * later content of the place is never read. */
 static void a_copy_can_be_read_until_its_place_is_reused(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported = lend(fixture.workers[1]);
@@ -290,14 +292,14 @@ static void a_copy_can_be_read_until_its_place_is_reused(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Whatever makes a sync fail before the server has read the copy, the worker exports again the next time. */
+/* A worker exports again after any sync that failed before the server had read the copy. */
 static void syncs_that_fail_give_places_back(void **state) {
     sync_fixture fixture = make_team("max");
     refuse(fixture.workers[2], true);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
         assert_int_equal(sync_failure(&fixture), MR_TASK_FAILED);
         assert_int_equal(times_exported(fixture.workers[0]), round);
-        sync_fixture_add(fixture.workers[0], 1); /* the exported model is another one each time */
+        sync_fixture_add(fixture.workers[0], 1); /* each round exports another model */
     }
     refuse(fixture.workers[2], false);
     assert_int_equal(mr_actor_kill(mr, fixture.server), MR_OK);
@@ -317,15 +319,15 @@ static void syncs_that_fail_give_places_back(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* A living process may still read its copy: then models are sent instead. */
+/* While a living process may still read its copy, models are sent in messages. */
 static void copies_for_other_callers_stay_until_those_are_gone(void **state) {
     sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 3 * PLACES; round++) {
-        (void)ask_in_vain_of(fixture.workers[1]); /* depends on how fast the other processes ended */
+        (void)ask_in_vain_of(fixture.workers[1]); /* result depends on the ends of the other processes */
         sync_fixture_add(fixture.workers[1], 1);
     }
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
-    do { /* as soon as the worker has learned of one end */
+    do { /* until the worker has noticed one end */
         assert_true(clock_now_us(clock_real()) < until);
         before = times_exported(fixture.workers[1]);
         assert_int_equal(sync_failure(&fixture), MR_OK);
@@ -345,7 +347,7 @@ static void await_stop(pid_t process) {
     }
 }
 
-/* As many callers as there are places: the next one gets the model in a message, until one of them is gone. */
+/* There are as many callers as places: the next caller gets the model in a message until one caller has ended. */
 static void with_no_place_left_models_are_sent(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor askers[PLACES];
@@ -364,7 +366,7 @@ static void with_no_place_left_models_are_sent(void **state) {
     }
     assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US;
-    do { /* as soon as the worker has learned of it */
+    do { /* until the worker has noticed the end */
         assert_true(clock_now_us(clock_real()) < until);
         assert_int_equal(sync_failure(&fixture), MR_OK);
     } while (times_exported(fixture.workers[1]) == PLACES);
@@ -376,7 +378,7 @@ static void resize(mr_actor worker, int64_t items) {
     assert_int_equal(mr_call_actor(mr, worker, "resize", NULL, mr_int(items)), MR_OK);
 }
 
-/* A model that grows resizes its place; earlier copies stay unchanged. */
+/* The place of a growing model is resized; earlier copies do not change. */
 static void a_place_grows_with_the_model(void **state) {
     static const int64_t sizes[] = {ITEMS, 2 * ITEMS, ITEMS, 31 * ITEMS, 31 * ITEMS + 7, ITEMS_MOST, 3 * ITEMS};
     sync_fixture fixture = make_team(NULL);
@@ -395,7 +397,8 @@ static void a_place_grows_with_the_model(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Places are memory that nothing else can use: after any number of unread copies of large models, memory is left. */
+/* Places are memory that nothing else can use. After any number of unread copies of large models, memory is left for
+ * other objects. */
 static void unread_copies_leave_memory_for_others(void **state) {
     sync_fixture fixture = make_team("max");
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], ITEMS_MOST);
@@ -411,7 +414,7 @@ static void unread_copies_leave_memory_for_others(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* As a_worker_listed_more_often_than_there_are_places_exports, with models so large that only two places are
+/* Like a_worker_listed_more_often_than_there_are_places_exports, with models so large that only two places are
  * allowed. */
 static void a_worker_listed_often_exports_a_large_model(void **state) {
     sync_fixture fixture = make_team(NULL);
@@ -425,7 +428,7 @@ static void a_worker_listed_often_exports_a_large_model(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* The server is stopped in the middle of reading the second worker's copy. */
+/* Stops the server while it reads the second worker's copy. */
 static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *exported, mr_ref made[3]) {
     pid_t process = (pid_t)ask_int(fixture->server, "pid");
     *exported = lend(fixture->workers[1]);
@@ -435,7 +438,7 @@ static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *exported, 
     return process;
 }
 
-/* The server has begun to read when the place is needed for a larger model: it finishes with the old content. */
+/* The server has begun to read when a larger model needs the place: the server reads the old content to its end. */
 static void a_place_that_is_read_may_be_outgrown(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
@@ -462,13 +465,13 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* The server has seen that the copy is there, and then its place was reused. */
+/* The place is reused after the server has seen that the copy is there. */
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
     mr_ref exported, made[3];
     pid_t process = stop_while_it_reads(&fixture, &exported, made);
-    for (int i = 0; i < PLACES; i++) { /* all others, and the one that is being read */
+    for (int i = 0; i < PLACES; i++) { /* all other places, and the one that is being read */
         mr_ref unread = lend(fixture.workers[1]);
         assert_int_equal(future_assert_failure(mr, unread), MR_OK);
         sync_fixture_add(fixture.workers[1], 1);
@@ -483,14 +486,14 @@ static void a_slow_server_sees_that_a_place_was_used(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Its call is retried by the next process, which finds all copies. */
+/* The dead server's call is retried by its next process, which finds all copies. */
 static void server_dies_and_tries_again(const char *point) {
     sync_fixture fixture = make_team(NULL);
     mr_actor_release(mr, fixture.server);
     fixture.server = lasting_server(2);
     for (int round = 0; round < 2; round++) {
         sync_fixture_arm(fixture.server, point);
-        assert_int_equal(sync_all(&fixture), 1); /* the first sync of that process */
+        assert_int_equal(sync_all(&fixture), 1); /* the first sync of the new process */
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             assert_true(sync_fixture_value(fixture.workers[w]) == 10 + round);
             assert_int_equal(times_exported(fixture.workers[w]), round + 1);
@@ -520,7 +523,7 @@ static void models_that_do_not_match_are_read(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* A process dies at this point: the others keep their models, and the next sync works. */
+/* A process dies at this point. The others keep their models, and the next sync works. */
 static void dies_at(const char *point, bool server) {
     sync_fixture fixture = make_team(NULL);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
@@ -543,7 +546,7 @@ static void deaths(void **state) {
     dies_at("train.tray_filled=kill", false);
 }
 
-/* With a call that is valid only while this body runs. */
+/* The context is that of a call, and valid only while this body runs. */
 MR_TASK(misuse) {
     static float large[4 << 20];
     mr_context *context = mr_call_context(call);
@@ -595,7 +598,7 @@ int main(void) {
         cmocka_unit_test(deaths),
         cmocka_unit_test(misuse_is_refused),
     };
-    /* Less than all places of a team's large models would need, and enough that the memory beside two places of each is
-     * never fragmented into pieces too small for one more. */
+    /* Less memory than all places of a team's large models would need. Beside two places of each worker, the free
+     * memory always has a piece that is large enough for one more place. */
     return runtime_main_with(tests, .num_workers = 2, .store_bytes = 128u << 20);
 }

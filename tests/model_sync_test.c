@@ -18,18 +18,18 @@
 #include "tests/support/runtime_main.h"
 #include "tests/support/sync_fixture.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* ITEMS: larger than values in messages */ };
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* ITEMS: too large for a value in a message */ };
 
 /* ---- A worker: a model of two tensors, all of whose floats are equal. */
 
 typedef struct worker {
     float *large, small;
-    int64_t steps; /* a counter: the first worker's value is used */
+    int64_t steps; /* a counter; a sync takes the first worker's value */
     int64_t items;
     mr_tensor_kind tensor_kind;
-    bool named; /* its weights are a map */
+    bool named; /* the weights are a map */
     bool fails;
-    bool is_doomed; /* dies when its weights are set */
+    bool is_doomed; /* the worker dies when its weights are set */
 } worker;
 
 static void worker_free(void *self) {
@@ -123,7 +123,7 @@ MR_METHOD(Worker, die) {
     return MR_OK;
 }
 
-/* The value of all its floats; a failure if they differ. */
+/* The value of all the floats; fails if they differ. */
 MR_METHOD(Worker, value) {
     worker *self = mr_self(call);
     for (int64_t i = 0; i < self->items; i++)
@@ -138,7 +138,7 @@ static void hire(mr_actor *out, double value, int64_t tensor_kind, int64_t named
         mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(tensor_kind), mr_int(named), mr_int(items)), MR_OK);
 }
 
-static sync_fixture make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
+static sync_fixture make_team(const char *strategy) { /* three workers, whose floats are 0, 10 and 20 */
     sync_fixture fixture = {.server = sync_fixture_server(strategy)};
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) hire(&fixture.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
     return fixture;
@@ -227,7 +227,7 @@ static void pulling_and_pushing(void **state) {
     assert_int_equal(mr_value_kind(&value), MR_KIND_NIL);
     mr_release(mr, ref);
 
-    sync_and_forget(&fixture); /* 10, in all workers */
+    sync_and_forget(&fixture); /* 10 in all workers */
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) sync_fixture_add(fixture.workers[w], 10);
     assert_int_equal(sync_all(&fixture), 2); /* 0.9 · 10 + 0.1 · 20 */
     assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
@@ -306,7 +306,7 @@ static void set_failing(mr_actor worker, int64_t fails) {
 static void errors_are_raised_once_by_the_next(void **state) {
     sync_fixture fixture = make_team(NULL);
     set_failing(fixture.workers[1], 1);
-    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the error was read: none is pending */
+    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the error was read, so none is pending */
     set_failing(fixture.workers[1], 0);
     assert_int_equal(sync_all(&fixture), 1);
 
@@ -314,16 +314,16 @@ static void errors_are_raised_once_by_the_next(void **state) {
     sync_and_forget(&fixture);
     set_failing(fixture.workers[1], 0);
     char text[512];
-    stat_text(fixture.server, "last_error", text, sizeof text); /* after the sync, which has failed by now */
+    stat_text(fixture.server, "last_error", text, sizeof text); /* a call behind the sync, which has failed by now */
     assert_non_null(strstr(text, "no weights today"));
-    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the one before */
+    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the pending error of the earlier sync */
     assert_int_equal(sync_all(&fixture), 2);
 
     set_failing(fixture.workers[1], 1);
     sync_and_forget(&fixture);
     set_failing(fixture.workers[1], 0);
     mr_ref ref;
-    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK); /* the same, without reading the error before */
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK); /* the same, without reading the earlier error */
     assert_int_equal(future_assert_failure(mr, ref), MR_TASK_FAILED);
     assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
     assert_int_equal(future_assert_failure(mr, ref), MR_OK);
@@ -345,7 +345,7 @@ static void the_dead_are_named_or_skipped(void **state) {
     assert_int_equal(mr_model_sync(mr, fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(future_assert_int(mr, ref), 1);
     assert_true(sync_fixture_value(fixture.workers[1]) == 15 && sync_fixture_value(fixture.workers[2]) == 15);
-    set_failing(fixture.workers[1], 1); /* this is not a death */
+    set_failing(fixture.workers[1], 1); /* a failure is no death */
     sync_fails(&fixture, &skip, MR_TASK_FAILED, "(worker 1)");
     sync_fails(&fixture, &skip, MR_TASK_FAILED, "no weights today");
     stat_text(fixture.server, "last_error", text, sizeof text);

@@ -17,7 +17,7 @@
 
 static mr_context *mr;
 
-/* Starts a process that does not end, and returns its pid; or, with a nonzero argument, its own pid. */
+/* Starts a process that never ends, and returns its pid. With a nonzero argument: returns the worker's pid. */
 MR_TASK(start_sleep) {
     char name[] = "sleep", time[] = "1000000";
     char *arguments[] = {name, time, NULL};
@@ -49,7 +49,7 @@ static bool runs(const runtime_fixture *fixture, int pid) { /* an ended process,
     return false;
 }
 
-static bool comes(const runtime_fixture *fixture, int pid) { /* during exec it has none, either */
+static bool comes(const runtime_fixture *fixture, int pid) { /* the process has no environment during exec */
     for (int i = 0; i < RUNTIME_FIXTURE_GONE_MS && !runs(fixture, pid); i++) usleep(1000);
     return runs(fixture, pid);
 }
@@ -66,7 +66,7 @@ static int kill_the_worker(void *argument) {
     TEST_CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
     TEST_CHILD_CHECK(kill(worker, SIGKILL) == 0);
     TEST_CHILD_CHECK(ends(argument, sleeper));
-    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the driver */
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* a second process, which ends with the driver */
     mr_shutdown(mr);
     return 0;
 }
@@ -76,7 +76,7 @@ static int kill_the_node(void *argument) {
     TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     TEST_CHILD_CHECK(runtime_fixture_find(argument, "MINIRAY_BOOT=node", pids, 4) == 1 && kill(pids[0], SIGKILL) == 0);
-    TEST_CHILD_CHECK(ends(argument, sleeper)); /* while the driver does nothing */
+    TEST_CHILD_CHECK(ends(argument, sleeper)); /* while the driver is idle */
     mr_shutdown(mr);
     return 0;
 }
@@ -105,7 +105,7 @@ static int kill_the_lasting_node(void *argument) {
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
     TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     TEST_CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
-    /* the driver is still alive */
+    /* the processes end while the driver is alive */
     TEST_CHILD_CHECK(runtime_fixture_gone_after_ms(argument, runtime_fixture_now_ms()) >= 0);
     mr_shutdown(mr);
     return 0;
@@ -139,7 +139,7 @@ static void they_end_with_a_lasting_node_that_is_killed(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(they_end_with_the_worker),
         IN_A_WORLD(they_end_with_a_node_that_is_killed),

@@ -25,7 +25,7 @@ MR_METHOD(Echo, stay) {
     return MR_OK;
 }
 
-/* Removes the group with this reason. */
+/* Removes a placement group, with a reason. */
 MR_TASK(demolish) {
     int64_t words[2];
     MR_TRY(mr_arg_int(call, 0, &words[0]));
@@ -99,7 +99,7 @@ static void a_group_is_set_aside_and_given_back(void **state) {
     inspect_fixture_stop();
 }
 
-/* An idle worker of the group gets no task submitted after the removal. */
+/* An idle worker of the group gets no task that is submitted after the removal. */
 static void requests_after_the_removal_are_refused(void **state) {
     enum { TURNS = 20 };
     const char *const bundles[] = {"cpu=1"};
@@ -116,12 +116,13 @@ static void requests_after_the_removal_are_refused(void **state) {
 
 static size_t used_bytes(void) { return mallinfo2().uordblks; }
 
-/* Each group and each amount is a scheduling class of its own: the driver frees its record with the last task. */
+/* Each group and each amount is a separate scheduling class. The driver frees its record of a class with the last
+ * task. */
 static void needs_that_are_not_in_use_take_no_memory(void **state) {
     enum { WARM = 40, TURNS = 150, MOST = 150 * 1000 };
     const char *const bundles[] = {"cpu=1"};
     size_t before = 0;
-    if (SANITIZED) skip(); /* its allocator does not report memory */
+    if (SANITIZED) skip(); /* the sanitizer's allocator does not report memory */
     inspect_fixture_start(2);
     for (int i = 0; i < WARM + TURNS; i++) {
         if (i == WARM) before = used_bytes();
@@ -134,14 +135,14 @@ static void needs_that_are_not_in_use_take_no_memory(void **state) {
     inspect_fixture_stop();
 }
 
-/* The creator's record of a group follows the node's. */
+/* The creator's record of a group is updated when the node changes it. */
 static void the_creator_learns_that_another_removed_its_group(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
     inspect_fixture_start(2);
     mr_placement_group group = make(bundles, 1, MR_PACK);
     assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* cached: no request is sent */
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* the answer is cached: no request is sent */
     assert_int_equal(
         mr_call_task(seen.mr, "demolish", &ref, mr_int((int64_t)group.word[0]), mr_int((int64_t)group.word[1])), MR_OK);
     inspect_fixture_finish(ref);
@@ -150,7 +151,7 @@ static void the_creator_learns_that_another_removed_its_group(void **state) {
     inspect_fixture_stop();
 }
 
-/* The node's confirmation of the placement may come later. */
+/* The node's confirmation of the placement may arrive after the removal. */
 static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
     enum { TURNS = 100 };
     const char *const bundles[] = {"cpu=1"};
@@ -172,7 +173,7 @@ static void a_group_waits_for_busy_resources(void **state) {
     mr_placement_group first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
     assert_int_equal(mr_placement_group_wait(seen.mr, first, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_placement_group_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
-    mr_ref inside = add_in(second, 1, 1); /* waits for its placement group */
+    mr_ref inside = add_in(second, 1, 1); /* this task waits for its placement group */
     mr_placement_group_remove(seen.mr, first);
     assert_int_equal(mr_placement_group_wait(seen.mr, second, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     inspect_fixture_finish(inside);

@@ -21,12 +21,12 @@ typedef struct scene {
     ps_fixture fixture;
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS];
-    float pushed[SLOTS]; /* sum pushed to the key of each slot */
+    float pushed[SLOTS]; /* sum of pushes to each slot's key */
 } scene;
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
-static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are ranges of keys */
+static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* each slot is a range of keys */
 
 static mr_ps_cluster_map *look(const scene *scene) {
     mr_ps_cluster_map *map = NULL;
@@ -84,7 +84,7 @@ static void pull(scene *scene, int rank, const bool touched[SLOTS], float values
     assert_int_equal(mr_ps_pull(scene->table[rank], keys, keys_of(touched, keys), values, NULL, NULL, NULL), MR_OK);
 }
 
-/* The pull contains all pushes of this rank. */
+/* Checks that the pulled values contain all pushes of this rank. */
 static void check(scene *scene, int rank) {
     static const bool all[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     float values[SLOTS];
@@ -104,7 +104,7 @@ static uint32_t heads_of(const mr_ps_cluster_map *map, const bool slots[SLOTS], 
     return count;
 }
 
-/* The maximal number of hot slots with the same head. */
+/* Largest number of hot slots with the same head. */
 static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *moved) {
     mr_ps_cluster_map *map = look(scene);
     uint32_t most = 0;
@@ -115,7 +115,7 @@ static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *mov
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
         *moved += map->slots[i].pinned_server >= 0;
-        assert_int_equal(map->slots[i].read_replicas, 0); /* half of the load is pushes: read replicas would not help */
+        assert_int_equal(map->slots[i].read_replicas, 0); /* read replicas do not help pushes */
     }
     mr_ps_cluster_map_free(map);
     return most;
@@ -159,7 +159,7 @@ static uint64_t pulls_at(const scene *scene, uint32_t server) {
     return pulls;
 }
 
-/* Both ranks pull these, and push now and then, until the slot has `copies` replicas. */
+/* Pulls these slots with both ranks, and pushes at times, until the slot has `copies` replicas. */
 static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, uint32_t copies, mr_ps_slot *out) {
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US;
     for (bool done = false; !done;) {
@@ -176,12 +176,12 @@ static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, u
     }
 }
 
-/* Both ranks pull the hot slot, push now and then, and see their own pushes. */
+/* Both ranks pull the hot slot, push at times, and read their own pushes. */
 static void use(scene *scene, const bool touched[SLOTS], uint32_t slot) {
     for (int i = 0; i < 400; i++) {
         float values[SLOTS];
         if (i % 20 < RANKS) push(scene, i % RANKS, touched);
-        pull(scene, i % RANKS, touched, values); /* every replica that answers has it */
+        pull(scene, i % RANKS, touched, values); /* every replica that answers has the push */
         if (i % 20 < RANKS) assert_true(values[0] == scene->pushed[slot]);
     }
 }

@@ -100,7 +100,8 @@ static void a_barrier_opens_when_all_have_come(void **state) {
     assert_said("ranks 2 have not arrived");
     assert_false(atomic_load(&comer[0].over));
     assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK); /* it had arrived */
+    /* Rank 1 had arrived. */
+    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     has_passed(&comer[0]);
     assert_false(atomic_load(&comer[1].over));
     comes(&comer[2], ps[0], "other", MR_PS_WORKERS);
@@ -116,17 +117,17 @@ static void a_restarted_rank_passes_opened_barriers(void **state) {
     assert_true(step_of(ps[0]) == 0 && step_of(ps[1]) == 0);
     both_pass(ps[0], ps[1], "middle");
     both_pass(ps[0], ps[1], "middle");
-    mr_ps_close(ps[1]); /* in its step */
+    mr_ps_close(ps[1]); /* within a step */
     ps[1] = connect_to(&fixture, 1);
     assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(step_of(ps[1]), 0);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that barrier is new */
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* a new barrier */
     assert_said("ranks 0 have not arrived");
     both_pass(ps[0], ps[1], "middle");
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_end(ps[i]), MR_OK);
-    /* Between two steps: a rank that continues with the next step has passed it. */
+    /* Between two steps: a rank that continues with the next step has passed the barrier. */
     comer comer;
     comes(&comer, ps[0], "between", MR_PS_WORKERS);
     assert_int_equal(mr_ps_flush(ps[1], PS_FIXTURE_PATIENCE_US), MR_OK);
@@ -165,7 +166,7 @@ static void servers_come_by_being_there(void **state) {
     assert_int_equal(mr_ps_barrier(ps[0], "there", MR_PS_SERVERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_FIXTURE_PATIENCE_US), MR_OK);
     ps_fixture_kill(&fixture, &fixture.server[1]);
-    mr_status status = MR_OK; /* until the scheduler has seen it */
+    mr_status status = MR_OK; /* until the scheduler has noticed the close */
     for (int i = 0; i < 600 && status == MR_OK; i++) {
         usleep(100000);
         status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
@@ -191,7 +192,7 @@ static void barriers_are_checked(void **state) {
     assert_said("group 1");
     assert_int_equal(mr_ps_barrier(ps[0], "b", 8, 0), MR_INVALID);
     assert_int_equal(mr_ps_barrier(ps[0], "for ever", MR_PS_WORKERS, MR_FOREVER), MR_OK);
-    for (int i = 0; i < 200; i++) { /* of any number of names, those without waiting ranks are forgotten */
+    for (int i = 0; i < 200; i++) { /* barriers without waiting ranks take no memory, whatever their number */
         snprintf(name, sizeof name, "round %d", i);
         assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     }
@@ -309,7 +310,7 @@ static void every_process_can_be_asked(void **state) {
     assert_int_equal(all->count, 5);
     for (size_t i = 0; i < all->count; i++) assert_int_equal(all->list[i].status, MR_OK);
     mr_ps_responses_free(all);
-    /* Answered later, by another thread than the handler's. */
+    /* Another thread than the handler's answers later. */
     mr_ps_ticket ticket;
     mr_ps_request request;
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, LATE, 5, "?", 1, NULL, NULL, &ticket), MR_OK);

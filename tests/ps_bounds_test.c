@@ -46,7 +46,7 @@ static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options
     return table;
 }
 
-/* A request above a server's limit would never be acknowledged, nor any request behind it. */
+/* A request above a server's limit would never be acknowledged, nor would any request behind it. */
 static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) {
     enum { MOST = (15 << 20) / sizeof(float), WITH_KEY = 16 };
     scene scene;
@@ -87,7 +87,7 @@ static void memory_at_null_is_refused(void **state) {
     uint64_t found[2];
     float values[4] = {1, 2, 3, 4};
     size_t count;
-    for (size_t i = 1; i <= 2; i++) { /* a single row has a code path of its own */
+    for (size_t i = 1; i <= 2; i++) { /* single rows have a separate code path */
         assert_int_equal(mr_ps_push(rows, NULL, i, values, NULL, NULL, NULL), MR_INVALID);
         assert_said("keys is NULL");
         assert_int_equal(mr_ps_push(rows, keys, i, NULL, NULL, NULL, NULL), MR_INVALID);
@@ -105,7 +105,7 @@ static void memory_at_null_is_refused(void **state) {
     assert_int_equal(mr_ps_pull_range(rows, 0, 9, found, NULL, 2, &count, NULL, NULL), MR_INVALID);
     assert_int_equal(mr_ps_pull_range(rows, 0, 9, found, values, 2, NULL, NULL, NULL), MR_INVALID);
     must(mr_ps_pull_range(rows, 0, 9, found, values, 2, &count, NULL, NULL));
-    assert_int_equal(count, 0); /* none of those pushes was applied */
+    assert_int_equal(count, 0); /* no refused push was applied */
     assert_int_equal(mr_ps_table_create(scene.ps, "x",
                                         &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .array_count = 1),
                                         PS_FIXTURE_PATIENCE_US, &none),
@@ -117,7 +117,7 @@ static void memory_at_null_is_refused(void **state) {
     finish(&scene);
 }
 
-/* The table is not created: no process could open it, so none could drop it. */
+/* The table is not created, since no process could open it and then drop it. */
 static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     scene scene;
     begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
@@ -154,9 +154,9 @@ static void a_mark_is_of_one_table(void **state) {
     finish(&scene);
 }
 
-/* The rounds cannot continue: waiting ranks get the cause. */
+/* When memory is missing, rounds cannot continue, and waiting ranks get the cause. */
 static void a_round_for_which_there_is_no_memory(void **state) {
-    enum { DIM = 1024, ROWS = 1024, ROUNDS = 64 }; /* 4 MB each; the server may use 64 MB */
+    enum { DIM = 1024, ROWS = 1024, ROUNDS = 64 }; /* 4 MB each, of the server's 64 MB */
     scene scene;
     begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .memory = 1});
     mr_ps_table *table = table_in(&scene, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
@@ -190,7 +190,7 @@ static void *connect_early(void *argument) {
     return NULL;
 }
 
-/* It connects while servers are missing, and the error names them; a later wait has another cause. */
+/* A worker connects while servers are missing, and the error names them. A later wait has another cause. */
 static void a_stall_that_ended_is_not_reported(void **state) {
     enum { WORKERS = 2, EARLY_US = 1500000 }; /* the cause is reported every second */
     ps_fixture fixture = {.servers = 1, .workers = WORKERS, .slots = 1, .copies = 1, .consistency = MR_PS_BSP};
@@ -207,7 +207,7 @@ static void a_stall_that_ended_is_not_reported(void **state) {
     assert_non_null(caller.ps);
     must(mr_ps_begin(caller.ps, PS_FIXTURE_PATIENCE_US, &step));
     must(mr_ps_end(caller.ps));
-    assert_int_equal(mr_ps_begin(caller.ps, SHORT_US, &step), MR_TIMEOUT); /* the other rank never comes */
+    assert_int_equal(mr_ps_begin(caller.ps, SHORT_US, &step), MR_TIMEOUT); /* the other rank never begins the step */
     assert_said("step 1 cannot begin");
     assert_null(strstr(mr_last_error(), "servers are here"));
     mr_ps_close(caller.ps);

@@ -33,8 +33,8 @@ static void said(mr_status got, mr_status wanted, const char *words) {
     assert_said(words);
 }
 
-/* A checkpoint that begins after all pushes so far. With rounds a snapshot is taken between two of them, so there must
- * be some; then the checkpoint has the number of the step. */
+/* Waits for a checkpoint that begins after all pushes so far. With BSP a snapshot is taken between two rounds, so the
+ * loop makes rounds until the checkpoint has the number of the step. */
 static void wait_for_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
     int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     for (uint64_t told = ps_fixture_checkpoint(fixture), step; ps_fixture_checkpoint(fixture) < told + 2 + STEPS;) {
@@ -45,7 +45,7 @@ static void wait_for_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
     }
 }
 
-/* A table of each kind; the second array of the dense table gets no push, and one block of the first gets none. */
+/* Creates a table of each kind. The second array of the dense table gets no push, nor does one block of the first. */
 static void train(scene *scene) {
     const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {ROWS, COLUMNS}},
                                   {.name = "bias", .dims = 1, .shape = {ITEMS}}};
@@ -87,7 +87,7 @@ static void train(scene *scene) {
     mr_ps_close(ps);
 }
 
-/* Trains with checkpoints; the scheduler has ended then, and the folder stays as it is. */
+/* Trains with checkpoints, and ends the scheduler; the folder stays as it is. */
 static void begin(scene *scene, mr_ps_consistency consistency) {
     *scene = (struct scene){.fixture = {.servers = 2,
                                         .workers = 1,
@@ -101,7 +101,7 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     train(scene);
     ps_fixture_kill(&scene->fixture, &scene->fixture.scheduler);
     for (uint32_t i = 0; i < 2; i++) ps_fixture_kill(&scene->fixture, &scene->fixture.server[i]);
-    assert_int_equal(unlink(scene->fixture.address + strlen("unix:")), 0); /* the socket of the scheduler */
+    assert_int_equal(unlink(scene->fixture.address + strlen("unix:")), 0); /* the scheduler's socket */
 }
 
 /* ---- As a file. */

@@ -27,8 +27,8 @@ enum { ROWS, VECTORS, ARRAY, KINDS };
 
 typedef struct trial {
     const char *codec;
-    double size; /* maximal ratio to the bytes without a codec */
-    double off;  /* maximal distance from the sums; 0: exact */
+    double size; /* largest ratio to the bytes without a codec */
+    double off;  /* largest distance from the sums; 0: exact */
 } trial;
 
 static const trial trials[] = {
@@ -42,26 +42,26 @@ typedef struct weights {
     float rows[KEYS][DIM], vectors[KEYS][LONGEST], array[ITEMS];
 } weights;
 
-typedef struct report { /* of a worker, in memory shared with the test */
+typedef struct report { /* report of a worker, in shared memory */
     weights weights[TRIALS];
     uint64_t plain[TRIALS], sent[TRIALS];
     uint64_t step, lost;
     int done;
 } report;
 
-typedef struct cast { /* one run */
+typedef struct cast { /* parameters of one run */
     ps_fixture fixture;
     report *report;
     pid_t worker;
-    uint64_t die_at; /* the worker stays in this step, until it is killed; 0: never */
-    bool half;       /* after it has pushed half of the step */
+    uint64_t die_at; /* step in which the worker stays until killed; 0: none */
+    bool half;       /* stay after half of the step's pushes */
 } cast;
 
 /* ---- The worker. */
 
 static uint32_t length_of(size_t key) { return 1 + (uint32_t)(key * 7 % LONGEST); }
 
-/* Values around a mean that differs from item to item; few different numbers, so that they can be compressed. */
+/* A value near a mean that depends on the item. There are few distinct values, so that they can be compressed. */
 static float gradient(uint64_t step, size_t kind, size_t item) {
     double tends = (double)(stable_hash2(kind, item) % 64) / 32.0 - 1;
     double noise = (double)(stable_hash2(stable_hash2(step, kind), item) % 16) / 16.0 - 0.5;
@@ -100,7 +100,7 @@ static void close_model(model *model) {
         for (int kind = 0; kind < KINDS; kind++) mr_ps_table_free(model->tables[t][kind]);
 }
 
-/* One row alone, the others together; vectors; the array in two ranges. */
+/* Pushes one row alone, the others together; vectors; the array in two ranges. */
 static mr_status push(const model *model, size_t t, uint64_t step, mr_ps_ticket tickets[5]) {
     static float rows[KEYS][DIM], vectors[KEYS * LONGEST], array[ITEMS];
     size_t at = 0, half = ITEMS / 2;
@@ -127,11 +127,11 @@ static mr_status pull(const model *model, size_t t, weights *out) {
 }
 
 static mr_status push_all(mr_ps *ps, const model *model, const cast *cast, uint64_t step) {
-    static mr_ps_ticket tickets[TRIALS][5]; /* values of this step: they stay until it is over */
+    static mr_ps_ticket tickets[TRIALS][5]; /* values of this step, kept until its end */
     for (size_t t = 0; t < TRIALS; t++) {
         mr_ps_push_stats before, after;
         if (cast->half && cast->die_at != 0 && step == cast->die_at && t == TRIALS / 2) {
-            usleep(200000); /* some pushes have arrived */
+            usleep(200000); /* time for some pushes to arrive */
             __atomic_store_n(&cast->report->step, step, __ATOMIC_RELEASE);
             for (;;) pause();
         }
@@ -276,7 +276,8 @@ static void kill_server(mr_ps_consistency consistency) {
 static void a_server_is_killed_in_bsp(void **state) { kill_server(MR_PS_BSP); }
 static void a_server_is_killed_in_asp(void **state) { kill_server(MR_PS_ASP); }
 
-/* Twice, at the beginning of a step and in the middle of one. `keeps`: the rank's feedback file is kept, too. */
+/* Kills the worker twice: at the beginning of a step and in the middle of one. `keeps`: the rank's feedback file is
+ * kept. */
 static void kill_worker(mr_ps_consistency consistency, bool keeps) {
     report *plain = run(consistency, 2);
     cast cast;
@@ -306,8 +307,8 @@ static void kill_worker(mr_ps_consistency consistency, bool keeps) {
 static void a_worker_is_killed_in_bsp(void **state) { kill_worker(MR_PS_BSP, true); }
 static void a_worker_is_killed_in_asp(void **state) { kill_worker(MR_PS_ASP, true); }
 
-/* Over tcp no file is kept unless the program names a folder: nothing hangs, nothing is counted twice, and a message
- * reports it. */
+/* Over tcp, feedback is kept only in a folder that the program names. Without one nothing hangs, no push is counted
+ * twice, and a message reports the missing file. */
 static void without_its_file_feedback_begins_at_zero(void **state) { kill_worker(MR_PS_BSP, false); }
 
 /* ---- Invalid requests, and sets. */
@@ -363,7 +364,7 @@ static void rules(void **state) {
     must(mr_ps_pull(table, keys, 2, now, NULL, NULL, NULL));
     assert_memory_equal(shown, now, sizeof shown);
 
-    /* A codec that is the identity for the dtype is not used. */
+    /* A codec that does not change values of the dtype is not used. */
     mr_ps_push_stats before;
     mr_ps_push_stats_get(ps, &before);
     memset(halves, 0x3c, sizeof halves);

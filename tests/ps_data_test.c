@@ -32,12 +32,12 @@ enum {
 static const uint64_t sizes[] = {101, 64, 7, 150, 33};
 enum { PARTS = sizeof sizes / sizeof *sizes, ITEMS = 101 + 64 + 7 + 150 + 33, KEYS = ITEMS * EPOCHS };
 
-typedef struct page {                          /* shared */
-    mr_ps_data_batch pieces[RANKS][STEPS_MAX]; /* batch of each step; to 0: not yet */
-    uint64_t steps[RANKS], others[RANKS];      /* steps begun with a batch; steps that had another batch before */
-    uint64_t missed[RANKS], at[RANKS];         /* at: the step begun last */
-    uint64_t last;                             /* all ranks end with this step, when all items are done */
-    uint32_t stops[RANKS], leaves[RANKS];      /* 1: the rank must stop within its step; it must leave */
+typedef struct page {                          /* memory shared with the workers */
+    mr_ps_data_batch pieces[RANKS][STEPS_MAX]; /* batch of each step; `to` 0: none yet */
+    uint64_t steps[RANKS], others[RANKS];      /* steps begun with a batch; steps whose batch changed in a repetition */
+    uint64_t missed[RANKS], at[RANKS];         /* at: last begun step */
+    uint64_t last;                             /* step with which all ranks end, when all items are done */
+    uint32_t stops[RANKS], leaves[RANKS];      /* 1: the rank stops itself within its step; 1: the rank leaves */
     uint32_t anew;                             /* 1: the data may restart from the beginning, with other batches */
 } page;
 
@@ -237,13 +237,13 @@ static void finish(scene *scene) {
     assert_true(ps_fixture_fini(&scene->fixture));
 }
 
-/* One worker joins late, one is killed and replaced, the scheduler is killed, one leaves before the end. */
+/* One worker joins late, one is killed and replaced, the scheduler is killed, one worker leaves before the end. */
 static void come_and_go(ps_fixture fixture) {
     scene scene;
     begin(&scene, fixture);
     start_worker(&scene, 0);
     start_worker(&scene, 1);
-    if (fixture.consistency == MR_PS_BSP) start_worker(&scene, 2); /* a round waits for it */
+    if (fixture.consistency == MR_PS_BSP) start_worker(&scene, 2); /* a BSP round waits for the rank */
     go_on(&scene, 0, 4);
     if (fixture.consistency != MR_PS_BSP) start_worker(&scene, 2);
     go_on(&scene, 2, 4);
@@ -267,7 +267,7 @@ static void come_and_go(ps_fixture fixture) {
 static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_ASP}); }
 static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_BSP}); }
 
-/* The batch of a step whose round closed without the rank is given to others. */
+/* Other ranks do the batch of a step whose round closed without its rank. */
 static void missed_batches_are_done_by_others(void **state) {
     scene scene;
     int status;
@@ -286,7 +286,7 @@ static void missed_batches_are_done_by_others(void **state) {
     finish(&scene);
 }
 
-/* All servers die, with every replica of every table. */
+/* Kills all servers, and with them every replica of every table. */
 static void lose_all(scene *scene) {
     uint64_t generation = ps_fixture_generation(&scene->fixture);
     for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_kill(&scene->fixture, &scene->fixture.server[i]);
@@ -294,7 +294,8 @@ static void lose_all(scene *scene) {
     assert_true(ps_fixture_full(&scene->fixture, generation, NULL));
 }
 
-/* Far enough that claims which are needed once more would be dropped, if dropping did not wait for checkpoints. */
+/* The run is long enough that claims which are needed after the restore would be dropped if dropping did not wait for
+ * checkpoints. */
 static void go_back(ps_fixture fixture) {
     scene scene;
     fixture.checkpoint_us = 2000000;

@@ -90,13 +90,13 @@ static void the_scheduler_is_killed(void **state) {
     begin(&fixture);
     ps_fixture_kill(&fixture, &fixture.scheduler);
     uint64_t step = fixture.progress[0];
-    assert_true(ps_fixture_reaches(&fixture, step + 10)); /* training does not need the scheduler */
+    assert_true(ps_fixture_reaches(&fixture, step + 10)); /* training continues without the scheduler */
     assert_true(ps_fixture_start_scheduler(&fixture));
     assert_true(ps_fixture_full(&fixture, 0, NULL));
-    mr_ps_replica dead = ps_fixture_process(&fixture, 1); /* and its state is restored */
+    mr_ps_replica dead = ps_fixture_process(&fixture, 1); /* the scheduler's state is restored */
     assert_true(dead.incarnation != 0);
     ps_fixture_kill(&fixture, &fixture.server[1]);
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* now the scheduler is away when it is needed */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* the scheduler is dead when it is needed */
     ps_fixture_start_server(&fixture, 1);
     assert_true(ps_fixture_start_scheduler(&fixture));
     assert_true(ps_fixture_full(&fixture, 0, &dead));
@@ -110,13 +110,12 @@ static void a_server_stops_and_wakes_up(void **state) {
     mr_ps_replica asleep = ps_fixture_process(&fixture, 0);
     kill(fixture.server[0], SIGSTOP);
     assert_true(test_child_stops(fixture.server[0]));
-    assert_true(ps_fixture_full(&fixture, 0, &asleep)); /* the other servers have its slots, without it */
+    assert_true(ps_fixture_full(&fixture, 0, &asleep)); /* other servers have the slots of the sleeping one */
     kill(fixture.server[0], SIGCONT);
     finish(&fixture);
 }
 
-/* With one replica of each slot: another process in the place of a server that is alive, or only paused, would be a
- * loss. */
+/* Slots have one replica: replacing a server that is alive, or only paused, would lose its slots. */
 static void a_live_server_is_not_replaced(void **state) {
     ps_fixture fixture = world_of();
     fixture.copies = 1;
@@ -124,7 +123,7 @@ static void a_live_server_is_not_replaced(void **state) {
     begin(&fixture);
     uint64_t generation = ps_fixture_generation(&fixture);
     pid_t first = fixture.server[0];
-    ps_fixture_start_server(&fixture, 0); /* once more */
+    ps_fixture_start_server(&fixture, 0); /* a second start */
     usleep(1500000);
     ps_fixture_kill(&fixture, &fixture.server[0]);
     fixture.server[0] = first;
@@ -136,7 +135,7 @@ static void a_live_server_is_not_replaced(void **state) {
     kill(first, SIGCONT);
     assert_true(ps_fixture_reaches(&fixture, fixture.progress[0] + 5));
     assert_true(ps_fixture_generation(&fixture) == generation);
-    assert_int_equal(ps_fixture_process(&fixture, 3).server, 3); /* it has a number of its own */
+    assert_int_equal(ps_fixture_process(&fixture, 3).server, 3); /* the new server has a new number */
     kill(another, SIGTERM);
     assert_int_equal(test_child_wait(another, 60000), 0);
     ps_fixture_stop(&fixture);
@@ -152,7 +151,7 @@ static void a_server_that_was_replaced_ends(void **state) {
     pid_t first = fixture.server[0];
     kill(first, SIGSTOP);
     assert_true(test_child_stops(first));
-    ps_fixture_start_server(&fixture, 0); /* it waits until the first has been silent for two seconds */
+    ps_fixture_start_server(&fixture, 0); /* the new process waits until the old one has been silent for two seconds */
     assert_true(ps_fixture_full(&fixture, 0, &asleep));
     for (int64_t us = 0; ps_fixture_process(&fixture, 0).incarnation <= asleep.incarnation; us += 20000, usleep(20000))
         assert_true(us < PS_FIXTURE_PATIENCE_US);
@@ -182,8 +181,8 @@ static bool wait_for_checkpoint(ps_fixture *fixture, uint64_t behind) {
 
 static void everything_is_killed(void **state) {
     ps_fixture fixture = world_of();
-    fixture.checkpoint_us = 400000; /* each checkpoint is synced to disk, slot by slot: */
-    fixture.steps = 0;              /* ranks train as long as that takes */
+    fixture.checkpoint_us = 400000; /* a checkpoint syncs each slot to disk, one after another; */
+    fixture.steps = 0;              /* ranks train until one is complete */
     begin(&fixture);
     assert_true(wait_for_checkpoint(&fixture, 0));
     uint64_t whole = ps_fixture_checkpoint(&fixture), past = ps_fixture_generation(&fixture);
@@ -202,22 +201,22 @@ static void everything_is_killed(void **state) {
     finish(&fixture);
 }
 
-/* Ranks of different speeds push ones to all slots, and die while others wait for them: no rank waits for ever, and a
+/* Ranks of different speeds push ones to all slots, and die while others wait for them. No rank waits for ever, and a
  * restored checkpoint has the same number of ones in every slot. */
 static void exact_checkpoints_are_even(void **state) {
     ps_fixture fixture = world_of();
     fixture.consistency = MR_PS_ASP;
     fixture.checkpoint_us = 100000;
     fixture.exact = true;
-    fixture.steps = 0;        /* until checkpoints are complete, on a slow disk too */
-    fixture.gap_us = STEP_US; /* at any time a rank is within a step */
+    fixture.steps = 0;        /* until checkpoints are complete, also on a slow disk */
+    fixture.gap_us = STEP_US; /* a rank is within a step at any time */
     begin(&fixture);
     assert_true(wait_for_checkpoint(&fixture, 0));
-    ps_fixture_kill(&fixture, &fixture.worker[2]); /* perhaps within a step */
+    ps_fixture_kill(&fixture, &fixture.worker[2]); /* possibly within a step */
     uint64_t step = fixture.progress[0];
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* perhaps within a quiesce */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* possibly within a quiesce */
     for (int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US; fixture.progress[0] < step + 5;) {
-        assert_true(clock_now_us(clock_real()) < until_us); /* the others continue */
+        assert_true(clock_now_us(clock_real()) < until_us); /* the other ranks continue */
         usleep(5000);
     }
     assert_true(ps_fixture_start_scheduler(&fixture));
@@ -227,7 +226,7 @@ static void exact_checkpoints_are_even(void **state) {
     for (uint32_t i = 0; i < fixture.workers; i++) ps_fixture_kill(&fixture, &fixture.worker[i]);
     for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_kill(&fixture, &fixture.server[i]);
     ps_fixture_kill(&fixture, &fixture.scheduler);
-    fixture.checkpoint_us = 1000000; /* enough checkpoints: now the run should end */
+    fixture.checkpoint_us = 1000000; /* with fewer checkpoints the run ends sooner */
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_start_server(&fixture, i);
     assert_true(ps_fixture_full(&fixture, past, NULL));
@@ -238,10 +237,10 @@ static void exact_checkpoints_are_even(void **state) {
     finish(&fixture);
 }
 
-/* The metadata store loses its disk. Processes that start before it has learned the old state get incarnations below
- * the known ones: their messages are rejected with that reason, and they take another incarnation. */
+/* The metadata store loses its disk. Processes that start before the store has learned the old state get incarnations
+ * below known ones. Their messages are rejected with that reason, and the processes take other incarnations. */
 static void the_scheduler_loses_its_disk(void **state) {
-    const uint64_t old = 1 << 22; /* an empty metadata store draws its generation far below that */
+    const uint64_t old = 1 << 22; /* above the generation that an empty metadata store draws */
     ps_fixture fixture = world_of();
     fixture.servers = 2;
     fixture.steps = 400; /* no rank ends before the test stops it */
@@ -262,14 +261,14 @@ static void the_scheduler_loses_its_disk(void **state) {
     assert_true(ps_fixture_start_scheduler(&fixture));
     ps_fixture_start_server(&fixture, 1);
     ps_fixture_start_worker(&fixture, 2);
-    usleep(1000000); /* they have their incarnations by then; if not, the test still passes */
+    usleep(1000000); /* both have incarnations by now; if not, the test passes as well */
     for (size_t i = 1; i < 4; i++) kill(others[i], SIGCONT);
     for (int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
          ps_fixture_generation(&fixture) != past;) {
         assert_true(clock_now_us(clock_real()) < until_us); /* ranks report their cluster map */
         usleep(1000);
     }
-    kill(others[0], SIGCONT); /* not before that: two servers are enough to begin anew, and nothing is known then */
+    kill(others[0], SIGCONT); /* not earlier: two servers could begin anew */
     assert_true(ps_fixture_full(&fixture, past, &before));
     assert_true(metadata_store_generation(ps_fixture_process(&fixture, 1).incarnation) > old);
     finish(&fixture);
@@ -284,7 +283,7 @@ typedef struct refusal {
     mr_status status;
 } refusal;
 
-/* In another process: a scheduler that starts would serve forever. */
+/* Runs in another process, since a scheduler that starts would serve for ever. */
 static int begin_in_vain(void *argument) {
     const refusal *refusal = argument;
     const mr_ps_scheduler_options options =
@@ -315,11 +314,11 @@ static void a_folder_has_one_scheduler(void **state) {
              (int)fixture.scheduler);
     assert_int_equal(test_child_run(begin_in_vain, &second, 60000), 0);
     ps_fixture_kill(&fixture, &fixture.scheduler);
-    assert_true(ps_fixture_start_scheduler(&fixture)); /* the lock has ended with its process */
+    assert_true(ps_fixture_start_scheduler(&fixture)); /* the lock ended with its process */
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* A disk that is full from the first write on; later the folder is usable. */
+/* The disk is full from the first write on; later the folder is usable. */
 static void a_folder_that_takes_nothing_is_named(void **state) {
     ps_fixture fixture = world_of();
     assert_true(ps_fixture_init(&fixture));

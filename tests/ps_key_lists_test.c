@@ -27,7 +27,7 @@ static void list_of(scene *scene, uint64_t stride, uint64_t number) {
     for (uint64_t i = 0; i < COUNT; i++) scene->keys[i] = i * stride + number;
 }
 
-/* The value of every key follows from its number. */
+/* Values follow from the numbers of the keys. */
 static void begin(scene *scene, mr_ps_consistency consistency) {
     static float values[COUNT * DIM];
     uint64_t step;
@@ -94,7 +94,7 @@ static void the_third_time(mr_ps_consistency consistency) {
     scene scene;
     begin(&scene, consistency);
     for (int vectors = 0; vectors < 2; vectors++) {
-        bool known = vectors == 1; /* the same keys, in another table: the slots know them */
+        bool known = vectors == 1; /* the same keys in another table: the slots know the list */
         for (int turn = 0; turn < 5; turn++) {
             uint64_t sent = sent_by(&scene, vectors);
             if (known || turn >= 2)
@@ -109,7 +109,7 @@ static void the_third_time(mr_ps_consistency consistency) {
 static void lists_are_named_in_asp(void **state) { the_third_time(MR_PS_ASP); }
 static void lists_are_named_in_bsp(void **state) { the_third_time(MR_PS_BSP); }
 
-/* More lists than a slot remembers, in turn: a forgotten list is sent again. */
+/* More lists than a slot remembers are used in turn: an evicted list is sent again. */
 static void an_evicted_list_is_sent_again(void **state) {
     scene scene;
     begin(&scene, MR_PS_ASP);
@@ -135,7 +135,7 @@ static void another_head_does_not_have_them(void **state) {
         assert_true(ps_fixture_full(&scene.fixture, 0, &dead));
     }
     assert_true(repeated(&scene) > 0);
-    assert_true(sent_by(&scene, false) < 300); /* the slots know the lists by now */
+    assert_true(sent_by(&scene, false) < 300); /* the slots know the lists */
     finish(&scene);
 }
 

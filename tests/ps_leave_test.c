@@ -1,4 +1,4 @@
-/* ps_leave_test.c — ranks that leave the rounds of BSP and come back, as processes: no rank waits for one that has
+/* ps_leave_test.c — ranks that leave the rounds of BSP and return, as processes: no rank waits for one that has
  * left, and each push is counted once. */
 #include <setjmp.h>
 #include <signal.h>
@@ -17,13 +17,14 @@
 enum { LEFT = 2 }; /* index of the number of ranks that have left */
 enum { FIRST = 5, ALONE = 40, TOGETHER = 5, PATIENCE_MS = 60000 };
 
-/* In the memory that the fixture shares with its workers (ps_fixture.h): by rank, steps that have counted. */
+/* Arguments of a rank. The memory that the fixture shares with its workers (ps_fixture.h) has, by rank, the steps that
+ * have counted. */
 typedef struct part {
     ps_fixture *fixture;
     uint32_t rank;
-    uint64_t steps;    /* minimal number of steps of this process */
-    uint64_t left;     /* it continues until this many ranks have left: they need it for their last round */
-    bool leaves, dies; /* dies: without a message, once it has left */
+    uint64_t steps;    /* least number of steps of this process */
+    uint64_t left;     /* the rank continues until this many ranks have left, since they need it for their last round */
+    bool leaves, dies; /* dies: ends without a message after it has left */
 } part;
 
 static mr_status open_sum(mr_ps *ps, mr_ps_table **sum) {
@@ -62,7 +63,7 @@ static int work(void *argument) {
     if (part->leaves) status = mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US);
     if (status != MR_OK) fprintf(stderr, "rank %u cannot leave: %s\n", part->rank, mr_last_error());
     TEST_CHILD_CHECK(status == MR_OK);
-    if (part->leaves) TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_OK); /* it has left */
+    if (part->leaves) TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_OK); /* the rank has left */
     if (part->leaves) __atomic_fetch_add(&part->fixture->progress[LEFT], 1, __ATOMIC_RELEASE);
     if (part->dies) kill(getpid(), SIGKILL);
     mr_ps_table_free(sum);
@@ -70,7 +71,7 @@ static int work(void *argument) {
     return 0;
 }
 
-/* The last process checks the values, and that it may not leave. */
+/* Run by the last process: checks the values, and that this rank may not leave within a step. */
 static int look(void *argument) {
     const part *part = argument;
     mr_ps *ps;
@@ -108,7 +109,7 @@ static void ranks_leave_and_come_back(void **state) {
     fixture.killed++;
     int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     while (__atomic_load_n(&fixture.progress[0], __ATOMIC_ACQUIRE) < ALONE) {
-        assert_true(clock_now_us(clock_real()) < until_us); /* no rank waits for those that have left */
+        assert_true(clock_now_us(clock_real()) < until_us); /* no rank waits for ranks that have left */
         usleep(2000);
     }
     assert_int_equal(test_child_run(work, &back, PATIENCE_MS), 0);

@@ -73,7 +73,7 @@ static void end_step(scene *scene) {
     must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
 }
 
-/* Ranges of any place and length, from shared and from private memory. */
+/* Pushes a range of any place and length, from shared and from private memory. */
 static void push_some(scene *scene, rng *rng, float *from, float *plain) {
     size_t first = rng_below(rng, ITEMS / 2), count = 1 + rng_below(rng, ITEMS - first);
     size_t at = rng_below(rng, ITEMS - count + 1);
@@ -107,7 +107,7 @@ static void pushes_and_pulls(const ps_fixture *kind) {
     }
     step(&scene);
     expect(&scene, plain, to);
-    expect(&scene, plain, seen); /* pulled to shared memory, too */
+    expect(&scene, plain, seen); /* pulls go to shared memory, too */
     must(mr_ps_buffer_free(scene.ps, seen));
     finish(&scene);
     free(plain);
@@ -128,8 +128,8 @@ static void by_tcp(void **state) {
     pushes_and_pulls(&(ps_fixture){.tcp = true, .servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_SSP});
 }
 
-/* Pushes that the dead server had not acknowledged are sent to the other, which sees the same memory; the third server
- * gets a replica. (It runs from the start: a process with threads does not fork under a sanitizer.) */
+/* Pushes that the dead server had not acknowledged are sent to the other server, which sees the same memory. The third
+ * server gets a replica; it runs from the start, since a process with threads does not fork under a sanitizer. */
 static void a_server_is_killed(void **state) {
     scene scene;
     rng rng;
@@ -154,7 +154,7 @@ static void a_server_is_killed(void **state) {
     free(to);
 }
 
-/* Another worker pushes ones, repeatedly, to the whole array. */
+/* Run by another worker: pushes ones to the whole array, repeatedly. */
 static int push_ones(void *address) {
     mr_ps *ps;
     mr_ps_table *table;
@@ -168,8 +168,8 @@ static int push_ones(void *address) {
     return 1;
 }
 
-/* A pull of a block is atomic, also while the block changes; and a worker that dies during a push leaves the server as
- * before that push, or as after it. */
+/* A pull of a block is atomic, also while the block changes. The server's state after the death of a pushing worker is
+ * that before the push, or that after it. */
 static void blocks_are_whole_while_others_push(void **state) {
     enum { PULLS = 200 };
     scene scene;

@@ -119,7 +119,7 @@ static void a_folder_has_one_scheduler(void **state) {
     same.listen = fixture.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
     assert_said("already listens on");
-    mr_ps_close(connect_to(&fixture, MR_PS_ANY_RANK)); /* its server serves by then, so it ends normally */
+    mr_ps_close(connect_to(&fixture, MR_PS_ANY_RANK)); /* a server that has served ends normally */
     assert_true(ps_fixture_fini(&fixture));
 }
 
@@ -152,7 +152,7 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_push_array(table, 0, values, 0, 1, NULL, &ticket), MR_INVALID);
     assert_said("keys, no arrays");
     assert_int_equal(mr_ps_push(table, keys, 0, values, NULL, NULL, &ticket), MR_OK);
-    assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* an empty request is over at once */
+    assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* an empty request has finished at once */
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
     assert_said("are sent with mr_ps_end");
@@ -220,13 +220,13 @@ static void tables_are_checked(void **state) {
     assert_int_equal(mr_ps_push(table, &key, 1, values, NULL, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_table_drop(table, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_table_drop(table, PS_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
-    assert_int_equal(mr_ps_push(other, &key, 1, values, NULL, NULL, NULL), MR_NOT_FOUND); /* by any handle */
+    assert_int_equal(mr_ps_push(other, &key, 1, values, NULL, NULL, NULL), MR_NOT_FOUND); /* dropped for all handles */
     assert_said("table 'rows' was dropped");
     assert_int_equal(mr_ps_tables(ps, PS_FIXTURE_PATIENCE_US, &listing), MR_OK);
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
     mr_ps_table_free(other);
-    other = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)); /* another table of that name */
+    other = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)); /* a new table of the same name */
     assert_int_equal(mr_ps_pull(other, &key, 1, values, NULL, NULL, NULL), MR_OK);
     assert_true(values[0] == 0 && values[1] == 0);
     mr_ps_table_free(table);
@@ -235,7 +235,7 @@ static void tables_are_checked(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* Another worker has dropped the table meanwhile. */
+/* Another worker has dropped the table. */
 static void a_table_that_others_dropped_is_gone(void **state) {
     ps_fixture fixture = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
@@ -251,7 +251,7 @@ static void a_table_that_others_dropped_is_gone(void **state) {
     assert_int_equal(mr_ps_flush(one, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
     assert_said("was dropped");
-    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* has no effect */
+    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* no effect */
     mr_ps_table_free(mine);
     mr_ps_table_free(theirs);
     mr_ps_close(one);
@@ -295,14 +295,14 @@ typedef struct told {
     mr_ps_table *table;
     uint64_t key;
     float value, shown;
-    mr_status status, waited, next; /* MR_BUSY: not yet */
+    mr_status status, waited, next; /* `next` is MR_BUSY until the callback runs */
 } told;
 
 static void note_next(void *context, mr_status status) {
     __atomic_store_n(&((told *)context)->next, status, __ATOMIC_RELEASE);
 }
 
-/* The callback makes the next request, and does not wait for it. */
+/* The callback makes the next request without waiting for it. */
 static void note(void *context, mr_status status) {
     told *told = context;
     told->status = status;
@@ -326,13 +326,13 @@ static void callbacks_are_called(void **state) {
     assert_int_equal(told.waited, MR_DENIED);
     assert_int_equal(told.next, MR_OK);
     assert_true(told.shown == 5);
-    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_OK); /* a ticket may be waited for as well */
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_OK); /* a wait is allowed, too */
     mr_ps_table_free(table);
     mr_ps_close(ps);
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* Of two ranks one never comes. */
+/* One of two ranks never takes part. */
 static void nothing_waits_for_ever(void **state) {
     ps_fixture fixture = begin(MR_PS_BSP, 2);
     mr_ps *ps = connect_to(&fixture, 0);
@@ -367,7 +367,7 @@ static void a_rank_is_played_by_the_last_who_came(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* Pushes that no thread waits for arrive nevertheless, and another worker sees them. */
+/* Pushes that no thread waits for arrive, and another worker reads them. */
 static void pushes_arrive_while_their_program_does_other_things(void **state) {
     ps_fixture fixture = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
@@ -381,7 +381,7 @@ static void pushes_arrive_while_their_program_does_other_things(void **state) {
     assert_int_equal(mr_ps_push(mine, &key, 1, &pushed, NULL, NULL, &ticket), MR_OK);
     while (shown == 0) assert_int_equal(mr_ps_pull(theirs, &key, 1, &shown, NULL, NULL, NULL), MR_OK);
     assert_true(shown == 3);
-    mr_ps_close(one); /* without waiting */
+    mr_ps_close(one); /* close() without a wait */
     mr_ps_close(other);
     mr_ps_table_free(mine);
     mr_ps_table_free(theirs);
@@ -429,9 +429,9 @@ static void threads_share_a_connection(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* More is pushed than the server may hold: it lives, and returns an error. */
+/* The test pushes more than the server may hold: the server stays alive, and returns an error. */
 static void a_server_without_memory_refuses(void **state) {
-    enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; the server may use 64 MB */
+    enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each, of the server's 64 MB */
     ps_fixture fixture = begin_with((ps_fixture){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
     mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));

@@ -57,7 +57,7 @@ static void all_go_back_to_one_checkpoint(void **state) {
     ps_fixture fixture = world_of();
     fixture.slots = 2;
     fixture.checkpoint_us = 200000;
-    fixture.steps = 0; /* until a checkpoint is complete: each is synced to disk, slot by slot */
+    fixture.steps = 0; /* no limit: ends when a checkpoint is complete, which syncs each slot to disk */
     begin_world(&fixture);
     for (int i = 0; i < 3000 && ps_fixture_checkpoint(&fixture) == 0; i++) usleep(10000);
     uint64_t whole = ps_fixture_checkpoint(&fixture), past = ps_fixture_generation(&fixture);
@@ -124,7 +124,8 @@ static float shown(mr_ps_table *table, uint64_t key) {
     return value;
 }
 
-/* A rank without a table with rounds does not wait for them; a rank that opens one continues with the others. */
+/* A rank without a table with rounds does not wait for rounds. A rank that opens such a table continues with the
+ * others' round. */
 static void only_those_with_rounds_wait(void **state) {
     enum { AHEAD = 12 };
     scene scene;
@@ -144,14 +145,14 @@ static void only_those_with_rounds_wait(void **state) {
         add(mine, 7, 1);
         must(mr_ps_end(scene.ps[0]));
     }
-    must(mr_ps_flush(scene.ps[1], PS_FIXTURE_PATIENCE_US)); /* all its rounds are over */
+    must(mr_ps_flush(scene.ps[1], PS_FIXTURE_PATIENCE_US)); /* all rounds are complete */
     begin_step(&scene, 1, AHEAD);
     mr_ps_table *late = table_of(&scene, 1, "bsp");
     float value = 1;
     assert_int_equal(mr_ps_push(late, &(uint64_t){3}, 1, &value, NULL, NULL, &(mr_ps_ticket){0}), MR_STALE);
     assert_true(shown(loose, 7) == 2 * AHEAD);
     must(mr_ps_end(scene.ps[1]));
-    assert_int_equal(mr_ps_begin(scene.ps[1], SHORT_US, &step), MR_TIMEOUT); /* the other has not ended this step */
+    assert_int_equal(mr_ps_begin(scene.ps[1], SHORT_US, &step), MR_TIMEOUT); /* the other rank is in the step */
     begin_step(&scene, 0, AHEAD);
     must(mr_ps_end(scene.ps[0]));
     for (int i = 0; i < RANKS; i++) begin_step(&scene, i, AHEAD + 1);
@@ -168,7 +169,7 @@ static void only_those_with_rounds_wait(void **state) {
     finish(&scene);
 }
 
-/* Tables with bounds of their own, in slots that they share. */
+/* Tables with different bounds share their slots. */
 static void a_bound_is_that_of_its_table(void **state) {
     enum { BOUND = 2 };
     scene scene;
@@ -179,11 +180,11 @@ static void a_bound_is_that_of_its_table(void **state) {
         begin_step(&scene, 1, i);
         add(bounded, 1, 1);
         add(loose, 1, 1);
-        assert_true(shown(bounded, 1) == (float)(i + 1)); /* its own pushes, and the other rank is within the bound */
+        assert_true(shown(bounded, 1) == (float)(i + 1)); /* has the rank's own pushes */
         must(mr_ps_end(scene.ps[1]));
     }
     begin_step(&scene, 1, BOUND + 1);
-    assert_true(shown(loose, 1) == BOUND + 1 && shown(looser, 1) == 0); /* these have no bound */
+    assert_true(shown(loose, 1) == BOUND + 1 && shown(looser, 1) == 0); /* tables without a bound */
     mr_ps_ticket ticket;
     float value = -1;
     must(mr_ps_pull(bounded, &(uint64_t){1}, 1, &value, NULL, NULL, &ticket));
@@ -192,7 +193,7 @@ static void a_bound_is_that_of_its_table(void **state) {
     add(other, 1, 10);
     must(mr_ps_end(scene.ps[0]));
     must(mr_ps_wait(scene.ps[1], ticket, PS_FIXTURE_PATIENCE_US));
-    assert_true(value == BOUND + 1 + 10); /* pushes of the other rank in the step that it had to end */
+    assert_true(value == BOUND + 1 + 10); /* pushes of the step that the other rank had to end */
     mr_ps_table_free(loose);
     mr_ps_table_free(bounded);
     mr_ps_table_free(looser);
@@ -226,7 +227,7 @@ static void unavailable_consistencies_are_refused(void **state) {
     is_told("no rounds");
     is_told("mixed");
     must(create(&scene, "t", NULL));
-    must(create(&scene, "t", "asp")); /* the consistency of its creation */
+    must(create(&scene, "t", "asp")); /* with the consistency of its creation */
     must(create(&scene, "t", ""));
     assert_int_equal(create(&scene, "t", "ssp:3"), MR_EXISTS);
     is_told("consistency");
@@ -246,7 +247,7 @@ static void unavailable_consistencies_are_refused(void **state) {
     begin(&scene, MR_PS_ASP, true);
     const mr_ps_table_options clipped = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1, .consistency = "bsp"),
                               loose = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1);
-    must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_FIXTURE_PATIENCE_US, &table)); /* rounds of its own */
+    must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_FIXTURE_PATIENCE_US, &table)); /* has rounds */
     mr_ps_table_free(table);
     assert_int_equal(mr_ps_table_create(scene.ps[0], "loose", &loose, PS_FIXTURE_PATIENCE_US, &table), MR_INVALID);
     is_told("clip_norm");

@@ -1,5 +1,5 @@
-/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, while servers
- * are killed: the bits equal the same arithmetic in this process. */
+/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays in several slots, while servers are
+ * killed: the bits equal the same arithmetic in this process. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ enum {
     BLOCK = 7
 };
 
-/* A child process holds the ranks; it asserts nothing (test_child.h): it exits instead. */
+/* The ranks run in a child process, which asserts nothing (test_child.h) and exits instead. */
 #define CHECK(condition)                                                           \
     do {                                                                           \
         if (!(condition)) exit(test_child_failed(#condition, __FILE__, __LINE__)); \
@@ -47,7 +47,7 @@ static void must(mr_status status) {
 
 /* ---- The same arithmetic in this process. */
 
-typedef struct twin { /* a table of ITEMS values: rows of DIM, or arrays, one after the other */
+typedef struct twin { /* a table of ITEMS values: rows of DIM, or consecutive arrays */
     table_info table;
     optim optim;
     float values[ITEMS], state[OPTIM_STATES_MAX][ITEMS];
@@ -100,7 +100,7 @@ static void each_block(twin *twin, block_fn *fn, void *context) {
 typedef struct measuring {
     const float *gradient;
     optim_moment moment;
-    bool whole; /* the gradient; else values and updates */
+    bool whole; /* true: the norm is that of the gradient; false: of values and updates */
     uint32_t slot;
     slot_norms found;
 } measuring;
@@ -118,7 +118,7 @@ static void measure_block(twin *twin, uint32_t array, uint32_t block, size_t fir
     slot_norms_add(&at->found, 1, 1 + array, squares[0], squares[1]);
 }
 
-/* The keys of a slot, one after the other. */
+/* Adds the keys of a slot, in their order. */
 static void measure_rows(twin *twin, measuring *at) {
     float values[ITEMS];
     size_t count = 0;
@@ -151,7 +151,7 @@ static slot_norms measured(twin *twin, const float *gradient, bool whole, const 
     return all;
 }
 
-/* Each step is one update with the scaled sum of all ranks. */
+/* Applies a step as one update with the scaled sum of all ranks. */
 static bool twin_push(twin *twin, uint64_t t, const float *gradient) {
     const table_schema *schema = &twin->table.table.schema;
     float mean = schema->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
@@ -250,7 +250,7 @@ enum { TABLES = sizeof tables / sizeof *tables };
 
 typedef struct scene {
     ps_fixture fixture;
-    volatile uint64_t *page; /* shared: the step in which a server must be killed, and that in which it was */
+    volatile uint64_t *page; /* shared: step in which the test must kill a server, and step in which it did */
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS][TABLES];
     twin twins[TABLES];
@@ -305,7 +305,7 @@ static void compare(scene *scene, int rank, size_t k) {
     }
 }
 
-/* A server is killed when one rank has ended its step, and the round is open. */
+/* Asks for the death of a server when one rank has ended its step, and the round is open. */
 static void let_kill(scene *scene, uint64_t t) {
     scene->page[0] = t;
     for (int i = 0; scene->page[1] != t && i < 60000; i++) usleep(1000);
@@ -314,7 +314,7 @@ static void let_kill(scene *scene, uint64_t t) {
 
 static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
     static float gradients[RANKS][TABLES][ITEMS], sum[ITEMS];
-    double size = t % 3 == 0 ? 0.01 : 1; /* some gradients are short enough */
+    double size = t % 3 == 0 ? 0.01 : 1; /* some gradients are below the limit */
     for (int rank = 0; rank < RANKS; rank++) {
         uint64_t begun = 0;
         must(mr_ps_begin(scene->ps[rank], PS_FIXTURE_PATIENCE_US, &begun));
@@ -344,7 +344,7 @@ static int be_ranks(void *argument) {
     connect(scene);
     for (uint64_t t = 1; t <= STEPS; t++) step(scene, t, &rng, clipped);
     must(mr_ps_begin(scene->ps[0], PS_FIXTURE_PATIENCE_US, &(uint64_t){0}));
-    for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some gradients are clipped, and some are not */
+    for (size_t k = 0; k < TABLES; k++) { /* the limits clip some gradients, but not all */
         bool clips = tables[k].options.clip_norm != 0;
         TEST_CHILD_CHECK(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
         compare(scene, 0, k);

@@ -45,7 +45,7 @@ static void finish(scene *scene) {
 
 static float value_of(size_t key, size_t i) { return (float)(key % 977) + (float)i / 4; }
 
-/* Equals a push of all these keys, through every codec that changes the layout of a section. */
+/* Pushing a range equals pushing all its keys, through every codec that changes the layout of a section. */
 static void push_ranges(mr_ps_consistency consistency) {
     static const char *const codecs[] = {"none", "int8", "zstd", "fp16+lz4"};
     static float values[COUNT][DIM], shown[2][COUNT][DIM];
@@ -75,7 +75,7 @@ static void push_ranges(mr_ps_consistency consistency) {
         if (c == 0) {
             uint64_t sent = after.push_bytes_sent - before.push_bytes_sent;
             assert_true(after.push_bytes - before.push_bytes > sizeof values + COUNT * 8);
-            assert_true(sent > sizeof values && sent < sizeof values + 1000); /* without their keys */
+            assert_true(sent > sizeof values && sent < sizeof values + 1000); /* keys are not sent */
         }
         next_step(&scene, false);
         must(mr_ps_push_range(ranges, FIRST + 10, 2, values, &set, &tickets[2]));
@@ -136,7 +136,7 @@ static void add_to(float *values, size_t count, float more) {
     for (size_t i = 0; i < count; i++) values[i] += more;
 }
 
-/* The answer contains the push: of a range, and of a range of an array, sent or shared. */
+/* The answer of push_pull contains the push: for a range of keys and a range of an array, sent or shared. */
 static void push_and_pull(mr_ps_consistency consistency) {
     enum { ITEMS = 100000, FROM = 500, REPEATS = 3 };
     static float pushed[ITEMS], pulled[ITEMS], rows[COUNT * DIM], shown[COUNT * DIM], wanted[ITEMS], sums[COUNT * DIM];

@@ -22,15 +22,15 @@
 enum { RANKS = 3, KEYS = 8, STEP_US = 2000, SOME = 5, MANY = 100, LATE = 6, MORE = 20, PATIENCE_MS = 60000 };
 #define DEADLINE_US INT64_C(150000)
 
-typedef struct totals { /* of a rank, written by its process */
+typedef struct totals { /* totals of a rank, written by its process */
     uint64_t step, begun, counted, missed;
-    uint32_t stops;                         /* 1: the rank must stop within its step */
-    float shown[RANKS][KEYS], loose[RANKS]; /* at the end: sums of all ranks */
+    uint32_t stops;                         /* 1: the rank stops itself within its step */
+    float shown[RANKS][KEYS], loose[RANKS]; /* at the end: sums over all ranks */
 } totals;
 
-typedef struct page { /* shared */
+typedef struct page { /* memory shared with the workers */
     totals ranks[RANKS];
-    uint64_t last; /* the step at which all end */
+    uint64_t last; /* step at which all ranks end */
 } page;
 
 typedef struct part {
@@ -41,10 +41,10 @@ typedef struct part {
 } part;
 
 typedef struct tables {
-    mr_ps_table *sums, *loose; /* the latter has no rounds; NULL: none */
+    mr_ps_table *sums, *loose; /* loose: without rounds; NULL: none */
 } tables;
 
-/* ---- A worker: in each step it adds one to keys of its own, which lie in several slots. */
+/* ---- A worker: in each step it adds one to its own keys, which are in several slots. */
 
 static void keys_of(uint32_t rank, uint64_t keys[KEYS]) {
     for (uint64_t i = 0; i < KEYS; i++) keys[i] = rank * 1000 + i * i * 7;
@@ -168,7 +168,7 @@ static void stop(const scene *scene, uint32_t rank) {
 
 static void resume(const scene *scene, uint32_t rank) { assert_int_equal(kill(scene->worker[rank], SIGCONT), 0); }
 
-/* At the end all ranks pull the same, and of each rank the number of steps that counted. */
+/* Ends the run. All ranks pull equal values: for each rank, the number of its steps that counted. */
 static void finish(scene *scene) {
     uint64_t last = 0;
     for (uint32_t i = 0; i < RANKS; i++)
@@ -200,10 +200,10 @@ static void two_go_on_without_the_third(ps_fixture fixture) {
     go_on(&scene, 0, 1, MANY);
     uint64_t missed = scene.page->ranks[2].missed, far = read_of(&scene.page->ranks[0].step);
     resume(&scene, 2);
-    await(&scene.page->ranks[2].missed, missed + 1); /* the round of its step is closed */
-    await(&scene.page->ranks[2].step, far);          /* it continues with the step of the others */
+    await(&scene.page->ranks[2].missed, missed + 1); /* the round of the rank's step is closed */
+    await(&scene.page->ranks[2].step, far);          /* the rank continues with the step of the others */
     stop(&scene, 0);
-    go_on(&scene, 1, 2, MANY); /* it is needed, and takes part again */
+    go_on(&scene, 1, 2, MANY); /* rounds need the rank again, and it takes part */
     resume(&scene, 0);
     finish(&scene);
 }
@@ -226,7 +226,7 @@ static void a_late_rank_is_left_out(void **state) {
     stop(&scene, 2);
     int64_t began_us = clock_now_us(clock_real());
     go_on(&scene, 0, 1, LATE);
-    assert_true(clock_now_us(clock_real()) - began_us >= (LATE - 2) * DEADLINE_US); /* none is left out before */
+    assert_true(clock_now_us(clock_real()) - began_us >= (LATE - 2) * DEADLINE_US); /* not before the deadline */
     uint64_t missed = scene.page->ranks[2].missed;
     resume(&scene, 2);
     await(&scene.page->ranks[2].missed, missed + 1);

@@ -16,7 +16,7 @@ enum { SERVERS = 3, WORKERS = 4, SLOTS = 8, COPIES = 2, STEPS = 25 };
 
 static const kv_workload all_in_rounds = {.workers = WORKERS, .rounds = {true, true, true}};
 
-/* The weights at the end, as a worker pulls them that connects when all others are done. */
+/* Weights at the end, pulled by a worker that connects when all others are done. */
 static void train_processes(bool tcp, kv_workload_weights out) {
     ps_fixture fixture = {.tcp = tcp,
                           .servers = SERVERS,

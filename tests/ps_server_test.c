@@ -24,7 +24,7 @@ static mr_ps *connect_to(const ps_fixture *fixture, int rank) {
 
 /* ---- User optimizers. */
 
-/* Counts the pushes to a value, and adds the gradient that many times. */
+/* Counts the pushes to a value, and adds each gradient as many times. */
 static void eager(void *context, const mr_ps_update *update) {
     float *times = update->state[0];
     for (size_t i = 0; i < update->count; i++) {
@@ -77,7 +77,7 @@ static void a_server_program_has_optimizers_of_its_own(void **state) {
     has(ps, table, dense, 0.5f);
     push(ps, table, dense);
     has(ps, table, dense, 1.5f);
-    mr_ps_replica dead = ps_fixture_process(&fixture, 0); /* its counts are on the other replica, too */
+    mr_ps_replica dead = ps_fixture_process(&fixture, 0); /* the counts are on the other replica, too */
     ps_fixture_kill(&fixture, &fixture.server[0]);
     ps_fixture_start_server(&fixture, 0);
     assert_true(ps_fixture_full(&fixture, 0, &dead));
@@ -120,7 +120,7 @@ enum { COUNT = 1, REPORT = 2, KEEP = 3 };
 #define TOO_LONG "a key that has as many bytes as there are, so that no NUL has any room"
 _Static_assert(sizeof TOO_LONG > MR_PS_NAME_MAX, "it is");
 
-/* Sets a metric to the number of requests, and answers whether that succeeded. */
+/* Sets a metric to the number of requests, and answers with the status. */
 static void count_it(void *context, mr_ps_message *message) {
     int *count = context;
     *count += 1;
@@ -128,7 +128,7 @@ static void count_it(void *context, mr_ps_message *message) {
     if (mr_ps_respond(message, (int)status, NULL, 0) != MR_OK) *count = -1;
 }
 
-/* Sets the metric named by the body (empty: no name) to the head, and answers with status and error. */
+/* Sets the metric named by the body (empty: no name) to the head. The answer has status and error. */
 static void report_it(void *context, mr_ps_message *message) {
     mr_ps_request request;
     char key[128];
@@ -141,10 +141,10 @@ static void report_it(void *context, mr_ps_message *message) {
 
 static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message **)context = message; }
 
-static int counted; /* per process */
+static int counted; /* count of this process */
 static const mr_ps_app apps[] = {{COUNT, count_it, &counted}, {REPORT, report_it, &counted}};
 
-/* Its answer, as a status; *why is the text of the answer. */
+/* Sends a request. Returns the status in the answer; `why`: the text of the answer. */
 static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *key, char why[256]) {
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
@@ -202,7 +202,7 @@ static void a_server_program_reports(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(ask(ps, servers[1], COUNT, 0, "", NULL), MR_OK);
     assert_int_equal(ask(ps, servers[0], COUNT, 0, "", NULL), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(ask(ps, scheduler, COUNT, 0, "", NULL), MR_OK);
-    wait_until_shown(&fixture, servers[1], "requests", 3, 3); /* each process has its own */
+    wait_until_shown(&fixture, servers[1], "requests", 3, 3); /* each process counts by itself */
     wait_until_shown(&fixture, servers[0], "requests", 1, 1);
     wait_until_shown(&fixture, scheduler, "requests", 2, 2);
     status_has(&fixture, "", "PROCESS    METRICS", "\nscheduler  requests 2");
@@ -238,7 +238,7 @@ static void reports_of_a_server_program_are_checked(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* A handler of a worker sets metrics of its rank, until the connection is closed. */
+/* The handler of a worker sets metrics of its rank, until the connection is closed. */
 static void so_does_a_handler_of_a_worker(void **state) {
     const mr_ps_peer self = {MR_PS_WORKERS, 0};
     ps_fixture fixture = begin_reports();
@@ -262,7 +262,7 @@ static void so_does_a_handler_of_a_worker(void **state) {
 
 /* ---- Draining. */
 
-/* With one replica of each slot: nothing is lost, no generation begins, and training continues meanwhile. */
+/* Slots have one replica: nothing is lost, no generation begins, and training continues while slots move. */
 static void slots_move_before_a_server_leaves(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 2, .slots = 8, .copies = 1, .steps = 120, .step_us = 10000};
     fixture.consistency = MR_PS_BSP;
@@ -275,9 +275,9 @@ static void slots_move_before_a_server_leaves(void **state) {
     kill(fixture.server[0], SIGTERM);
     assert_int_equal(test_child_wait(fixture.server[0], ENDS_MS), 0);
     fixture.server[0] = 0;
-    assert_true(ps_fixture_full(&fixture, 0, &gone)); /* at once: the server ended when the slots had moved */
+    assert_true(ps_fixture_full(&fixture, 0, &gone)); /* its slots had moved before its end */
     assert_int_equal(ps_fixture_generation(&fixture), generation);
-    ps_fixture_start_server(&fixture, 0); /* and it may come back */
+    ps_fixture_start_server(&fixture, 0); /* a drained server may return */
     uint64_t back = 0;
     for (int i = 0; i < PS_FIXTURE_PATIENCE_US / 1000 && (back == 0 || back == gone.incarnation); i++) {
         usleep(1000);
@@ -295,7 +295,8 @@ static void the_last_one_need_not_wait(void **state) {
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
     assert_true(ps_fixture_full(&fixture, 0, NULL));
-    for (uint32_t i = 0; i < 2; i++) kill(fixture.server[i], SIGTERM); /* both: none is left that could take slots */
+    /* Drains both servers, so that none can take slots. */
+    for (uint32_t i = 0; i < 2; i++) kill(fixture.server[i], SIGTERM);
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(test_child_wait(fixture.server[i], ENDS_MS), 0);
         fixture.server[i] = 0;
@@ -310,7 +311,7 @@ static void a_second_signal_ends_it(void **state) {
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
     assert_true(ps_fixture_full(&fixture, 0, NULL));
-    kill(fixture.server[1], SIGSTOP); /* so that nothing can move to it */
+    kill(fixture.server[1], SIGSTOP); /* stopped, so that no slot can move there */
     kill(fixture.server[0], SIGTERM);
     usleep(100000);
     kill(fixture.server[0], SIGTERM);

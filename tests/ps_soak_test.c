@@ -84,7 +84,7 @@ static void finish(ps_fixture *fixture) {
     assert_true(ps_fixture_fini(fixture));
 }
 
-/* Start of this rank's first step that ended after `from_us`; 0: none yet. */
+/* Start of this rank's first step that ended after `from_us`; 0: no such step yet. */
 static int64_t goes_on_us(const ps_fixture *fixture, uint32_t rank, int64_t from_us) {
     uint64_t last = __atomic_load_n(&fixture->progress[rank], __ATOMIC_ACQUIRE), step = last;
     while (step > 0 && ps_fixture_begun_us(fixture, rank, step - 1) > from_us) step--;
@@ -93,7 +93,7 @@ static int64_t goes_on_us(const ps_fixture *fixture, uint32_t rank, int64_t from
                : 0;
 }
 
-/* Seconds from then on until every rank has begun and ended a step. */
+/* Seconds after `from_us` until every rank has begun and ended a step. */
 static double time_to_go_on(const ps_fixture *fixture, int64_t from_us) {
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, last_us = 0;
     for (uint32_t i = 0; i < fixture->workers; i++) {
@@ -164,7 +164,7 @@ static void kill_all(ps_fixture *fixture, rng *rng) {
     }
 }
 
-/* For a while; returns the newest checkpoint reported complete meanwhile. */
+/* Waits for a while. Returns the newest checkpoint that was reported complete by then. */
 static uint64_t told_within(ps_fixture *fixture, int64_t for_us, uint64_t told) {
     int64_t until_us = now_us() + for_us;
     do {
@@ -213,8 +213,8 @@ static void no_checkpoint_is_lost(void **state) {
 /* ---- Servers join and leave. */
 
 typedef struct moves {
-    mr_ps_cluster_map *last; /* owned: the map seen last */
-    size_t moved;            /* replicas on other servers than before */
+    mr_ps_cluster_map *last; /* owned: the latest map */
+    size_t moved;            /* replicas that moved to another server */
     double ideal;            /* replicas that had to move */
 } moves;
 
@@ -243,7 +243,7 @@ static bool watch(ps_fixture *fixture, moves *moves) {
     return changed;
 }
 
-/* Waits until the server has some replicas, or none any more, and the map has not changed for a while. */
+/* Waits until the server has replicas, or has none, and the map has not changed for a while. */
 static void settle(ps_fixture *fixture, moves *moves, uint32_t server, bool has) {
     const int64_t quiet_us = is_soak() ? 600000 : 200000;
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, changed_us = now_us();
@@ -270,7 +270,7 @@ static void come(ps_fixture *fixture, moves *moves, uint32_t server) {
     settle(fixture, moves, server, true);
 }
 
-/* SIGTERM: its slots move first. */
+/* Ends the server by SIGTERM; its slots move first. */
 static void go(ps_fixture *fixture, moves *moves, uint32_t server) {
     moves->ideal += copies_on(moves->last, server);
     kill(fixture->server[server], SIGTERM);
@@ -291,7 +291,7 @@ static void servers_come_and_go(void **state) {
     for (int64_t end_us = end_of_scene(); rounds == 0 || now_us() < end_us; rounds++) {
         for (uint32_t i = 1; i < MANY; i++) come(&fixture, &moves, i);
         for (uint32_t i = MANY; i-- > 1;) go(&fixture, &moves, i);
-        if (fixture.progress[0] - from > PS_FIXTURE_BEGUN / 2) { /* before they are overwritten */
+        if (fixture.progress[0] - from > PS_FIXTURE_BEGUN / 2) { /* before the recorded times are overwritten */
             note_steps(&fixture, from, &steps);
             from = fixture.progress[0];
         }
@@ -303,7 +303,7 @@ static void servers_come_and_go(void **state) {
            moves.moved, (double)moves.moved / moves.ideal);
     print_times("a step takes", &steps);
     assert_true((double)moves.moved <= 1.2 * moves.ideal);
-    if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short run has few steps, and shares the machine */
+    if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short run has few steps and shares the machine */
     mr_ps_cluster_map_free(moves.last);
     free(steps.seconds);
 }
@@ -326,7 +326,7 @@ static void start_without_workers(ps_fixture *fixture) {
     for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
-/* A requested checkpoint of megabytes is restored, onto another number of servers. */
+/* A requested checkpoint of some megabytes is restored onto another number of servers. */
 static void large_slots_are_restored(void **state) {
     ps_fixture fixture = {.servers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP, .steps = 1};
     float *values = xcalloc(LARGE, sizeof *values), *before = xcalloc(LARGE, sizeof *before), *after = values;

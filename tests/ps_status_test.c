@@ -1,5 +1,5 @@
 /* ps_status_test.c — output of `miniray ps status` and mr_ps_overview_get for real processes: tables and their
- * contents, failed checkpoints, and the cause of a stall when servers do not start or do not come back; errors of
+ * contents, failed checkpoints, and the cause of a stall when servers do not start or do not return; errors of
  * waiting workers, and the log, name the cause too. */
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +28,7 @@ enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
 #define A_WHILE_US INT64_C(1000000)
 #define LONG_NAME  "a table with a name that is rather long, but not too long"
 
-/* Redirects the stderr of all processes of the fixture to a file, from now on; the caller closes it. */
+/* Redirects the stderr of the fixture's later processes to a file, which the caller closes. */
 static int divert(ps_fixture *fixture) {
     int before = dup(STDERR_FILENO), file = memfd_create("log", 0);
     assert_true(before >= 0 && file >= 0);
@@ -77,7 +77,7 @@ static void status(const ps_fixture *fixture, const char *arguments, char *text,
     assert_true(ps_fixture_status(fixture, arguments, text, room));
 }
 
-/* The same on a terminal of `columns` columns. */
+/* Prints the status on a terminal of `columns` columns. */
 static void status_at(const ps_fixture *fixture, unsigned short columns, char *text, size_t room) {
     const struct winsize window = {.ws_row = 50, .ws_col = columns};
     char program[PATH_MAX];
@@ -110,7 +110,7 @@ static void has(const char *text, const char *words) {
 
 /* ---- Tables. */
 
-/* An empty state, if there is no table of that name. */
+/* State of the table of that name; empty: no such table. */
 static mr_ps_table_state table_of(const mr_ps_overview *overview, const char *name) {
     for (uint32_t i = 0; i < overview->table_count; i++)
         if (strcmp(overview->tables[i].name, name) == 0) return overview->tables[i];
@@ -181,7 +181,7 @@ static void tables_are_shown(void **state) {
     mr_ps_table_state rows = table_of(overview, "rows"), vectors = table_of(overview, "vectors"),
                       model = table_of(overview, "model");
     assert_true(rows.kind == MR_PS_SPARSE && rows.dtype == MR_F32 && rows.dim == DIM && rows.arrays == 0);
-    assert_in_range(rows.bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with the state of adam, and once */
+    assert_in_range(rows.bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with adam's state; counted once */
     assert_string_equal(rows.optimizer, "adam");
     assert_string_equal(rows.compression, "int8");
     assert_string_equal(rows.consistency, "ssp:2");
@@ -211,7 +211,7 @@ static void tables_are_shown(void **state) {
 static bool is_troubled(const mr_ps_overview *overview) { return overview->checkpoint_failed != 0; }
 static bool is_fine(const mr_ps_overview *overview) { return overview->checkpoint_failed == 0; }
 
-/* A folder has the name of the next manifest: equivalent to a full disk. */
+/* A folder has the name of the next manifest, so that writing it fails as on a full disk. */
 static void trouble_with_checkpoints_is_shown(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     char text[16384], obstacle[TEMP_DIR_FOLDER_MAX + 32];
@@ -237,7 +237,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     mr_status outcome = MR_TIMEOUT;
     while (failed == 0 && (outcome = mr_ps_checkpoint(fixture.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
            strstr(mr_last_error(), "manifest.new") == NULL) {}
-    assert_int_equal(outcome, MR_TIMEOUT); /* with the cause */
+    assert_int_equal(outcome, MR_TIMEOUT); /* the error names the cause */
     overview = overview_when(&fixture, is_troubled);
     has(overview->checkpoint_error, "manifest.new");
     assert_true(overview->checkpoint == number && overview->checkpoint_error_us >= overview->checkpoint_us);
@@ -257,7 +257,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     status(&fixture, "", text, sizeof text);
     has(text, "An earlier checkpoint failed ");
 
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* the next scheduler knows the time of the last checkpoint, too */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* the next scheduler knows the time of the last checkpoint */
     assert_true(ps_fixture_start_scheduler(&fixture));
     int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     for (; ps_fixture_checkpoint(&fixture) == 0; usleep(20000)) assert_true(clock_now_us(clock_real()) < until_us);
@@ -305,7 +305,7 @@ static void servers_that_never_came_are_named(void **state) {
     close(log);
 }
 
-/* With one replica of each slot: no other server has its slots, and it might be only silent. */
+/* Slots have one replica: no other server has the slots, and the silent server might be alive. */
 static void servers_that_do_not_come_back_are_named(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = 1);
@@ -373,7 +373,7 @@ static void spoil_shards(const ps_fixture *fixture) {
         }
 }
 
-/* No generation begins from nothing, and waiting workers get the cause. */
+/* No generation begins from an empty state, and waiting workers get the cause. */
 static void checkpoints_that_are_all_damaged_are_told(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     char text[16384];
@@ -418,7 +418,7 @@ static size_t lines_with(int file, const char *words) {
     return count;
 }
 
-/* Files of slots that are larger than the log will be. */
+/* Makes the files of slots larger than the log will be. */
 static void fill_slots(const ps_fixture *fixture) {
     enum { LARGE = SLOTS * 10000 };
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
@@ -437,12 +437,12 @@ static void fill_slots(const ps_fixture *fixture) {
     mr_ps_close(ps);
 }
 
-/* Equivalent to a full disk: files cannot grow beyond the size that the log needs. */
+/* Like a full disk: files cannot grow to the size that the log needs. */
 static void a_disk_that_takes_nothing_is_told(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     char text[16384];
     uint64_t number;
-    signal(SIGXFSZ, SIG_IGN); /* of the processes of the fixture */
+    signal(SIGXFSZ, SIG_IGN); /* inherited by the processes of the fixture */
     int log = divert(&fixture);
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
@@ -451,7 +451,7 @@ static void a_disk_that_takes_nothing_is_told(void **state) {
     limit_files(fixture.scheduler, 8192);
     assert_int_equal(mr_ps_checkpoint(fixture.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
     has(mr_last_error(), "cannot write 'shard-");
-    assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* for any number of attempts */
+    assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* one line for any number of attempts */
     ps_fixture_kill(&fixture, &fixture.server[1]);
     ps_fixture_start_server(&fixture, 1);
     mr_ps_overview *overview = overview_when(&fixture, awaits);

@@ -86,7 +86,7 @@ static void twin_push(twin *twin, uint64_t t, float rate, size_t first, size_t c
 static const char *const row_optimizers[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
                                              "rmsprop", "adam", "adamw",    "ftrl"};
 
-static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* add: none */
+static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* `add` has no rate */
 
 static void optimize_rows(scene *scene, const char *name, rng *rng) {
     mr_ps_table *table =
@@ -147,7 +147,7 @@ static void optimizers(mr_ps_consistency consistency, bool tcp) {
 static void optimizers_in_rounds(void **state) { optimizers(MR_PS_BSP, true); }
 static void optimizers_without_rounds(void **state) { optimizers(MR_PS_ASP, false); }
 
-/* ---- Lists of keys, of any kind, compared with a plain array. */
+/* ---- Lists of keys of all kinds, compared with a plain array. */
 
 enum { SPACE = 3000, LONGEST = 6 };
 
@@ -245,7 +245,7 @@ static void lists(bool tcp, mr_ps_consistency consistency) {
 static void lists_of_keys(void **state) { lists(false, MR_PS_ASP); }
 static void lists_of_keys_by_tcp(void **state) { lists(true, MR_PS_SSP); }
 
-/* With rounds, the pull of a push_pull returns the result of the step. */
+/* With rounds, push_pull returns the values after the round of the step. */
 static void a_round_shows_what_it_makes(void **state) {
     scene scene;
     begin(&scene, false, MR_PS_BSP);
@@ -256,8 +256,8 @@ static void a_round_shows_what_it_makes(void **state) {
     for (int step = 0; step < 3; step++) {
         assert_int_equal(step_of(&scene), step);
         must(mr_ps_push_pull(table, keys, 2, values, after, NULL, NULL, &ticket));
-        must(mr_ps_push(table, keys, 1, values, NULL, NULL, &(mr_ps_ticket){0})); /* one key once more */
-        must(mr_ps_pull(table, keys, 2, before, NULL, NULL, NULL));               /* not delayed by it */
+        must(mr_ps_push(table, keys, 1, values, NULL, NULL, &(mr_ps_ticket){0})); /* a repeated push of one key */
+        must(mr_ps_pull(table, keys, 2, before, NULL, NULL, NULL)); /* a pull that the push does not delay */
         must(mr_ps_end(scene.ps));
         must(mr_ps_wait(scene.ps, ticket, PS_FIXTURE_PATIENCE_US));
         for (int i = 0; i < 2 * DIM; i++) {
@@ -331,7 +331,7 @@ static void only_what_has_changed(void **state) {
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
     assert_int_equal(mr_ps_version_changed(mark), 0);
     assert_memory_equal(shown, values, sizeof values);
-    must(mr_ps_push(table, &keys[9], 1, &values[9], NULL, NULL, NULL)); /* one slot */
+    must(mr_ps_push(table, &keys[9], 1, &values[9], NULL, NULL, NULL)); /* a key of one slot */
     shown[9] = 0;
     must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
     assert_int_equal(mr_ps_version_changed(mark), 1);
@@ -379,7 +379,7 @@ static void large_requests(bool tcp) {
 static void large_requests_are_cut(void **state) { large_requests(false); }
 static void large_requests_are_cut_by_tcp(void **state) { large_requests(true); }
 
-/* Many small requests without waits are done in their order. */
+/* Many small requests without waits are served in order. */
 static void small_requests_go_together(void **state) {
     enum { MANY = 20000 };
     scene scene;
@@ -395,7 +395,7 @@ static void small_requests_go_together(void **state) {
                         &tickets[i]));
     }
     must(mr_ps_pull(table, keys, 10, shown, NULL, NULL, NULL));
-    for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* the last set */
+    for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* values of the last set */
     for (int i = 0; i < MANY; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_FIXTURE_PATIENCE_US));
     free(values);
     free(tickets);

@@ -94,7 +94,7 @@ static void pushes_after_a_restart_count(void **state) {
     end_all(fixture);
     start_all(fixture);
     client = join(fixture);
-    assert_true(sum(&client) == PUSHES); /* a stop by SIGTERM is no loss */
+    assert_true(sum(&client) == PUSHES); /* an end by SIGTERM loses nothing */
     push_many(&client, PUSHES);
     assert_true(sum(&client) == 2 * PUSHES);
     leave(&client);
@@ -137,7 +137,7 @@ static void connections_one_after_the_other_add_up(void **state) {
     leave(&client);
 }
 
-/* A pull opens no step: a worker that pulls first still repeats the step in which an earlier process died. */
+/* A pull begins no step: a worker that pulls first still repeats the step in which an earlier process died. */
 static void a_look_before_the_first_step_skips_nothing(void **state) {
     ps_fixture *fixture = *state;
     uint64_t step;
@@ -153,15 +153,15 @@ static void a_look_before_the_first_step_skips_nothing(void **state) {
     assert_true(sum(&client) == 6);
     must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 2);
-    push_many(&client, 3); /* the servers have two of them already */
+    push_many(&client, 3); /* the servers already have two of these pushes */
     must(mr_ps_end(client.ps));
-    assert_int_equal(push(&client), MR_STALE); /* a program with steps begins each of them */
+    assert_int_equal(push(&client), MR_STALE); /* a program with steps has to call mr_ps_begin */
     must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 3);
     assert_true(sum(&client) == 7);
     leave(&client);
     client = join(fixture);
-    push_many(&client, 1); /* without steps: repeats no earlier push */
+    push_many(&client, 1); /* a program without steps repeats no push */
     assert_true(sum(&client) == 8);
     must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 3);
@@ -206,7 +206,7 @@ static void an_idle_program_is_told_of_a_loss_once(void **state) {
     assert_true(sum(&client) == 0);
     push_many(&client, 2);
     assert_true(sum(&client) == 2);
-    assert_int_equal(push(&other), MR_STALE); /* the other connected worker, too */
+    assert_int_equal(push(&other), MR_STALE); /* the other connected worker gets MR_STALE, too */
     assert_said("no checkpoint");
     push_many(&other, 1);
     assert_true(sum(&other) == 3);
@@ -235,17 +235,17 @@ static void the_state_that_tables_continue_from_is_named(void **state) {
     leave(&client);
 }
 
-/* No worker is connected at the time of the loss: the next worker gets MR_STALE, and the workers after it do not. */
+/* The loss happens while no worker is connected: the next worker gets MR_STALE, later ones do not. */
 static void a_new_process_is_told_of_a_loss(void **state) {
     ps_fixture *fixture = *state;
     float found;
-    lose_the_server(fixture); /* no worker has pushed yet: this is no loss */
+    lose_the_server(fixture); /* no worker has pushed, so nothing is lost */
     client client = join(fixture);
     push_many(&client, 5);
     leave(&client);
-    usleep(200000); /* the scheduler notices that the worker has left */
+    usleep(200000); /* time for the scheduler to notice the leave */
     lose_the_server(fixture);
-    lose_the_server(fixture); /* twice, before a worker connects */
+    lose_the_server(fixture); /* two losses before a worker connects */
     for (int turn = 0; turn < 3; turn++) {
         client = join(fixture);
         if (turn == 0) assert_int_equal(pull(&client, &found), MR_STALE);
@@ -254,7 +254,7 @@ static void a_new_process_is_told_of_a_loss(void **state) {
     }
 }
 
-/* Begins a step, and begins it again while a loss voids it, as a program with steps does. */
+/* Begins a step as a program with steps does, that is, again while a loss voids the step. */
 static uint64_t begin_and_look(const client *client, float *found) {
     uint64_t step;
     mr_status status;

@@ -57,7 +57,7 @@ static void finish(scene *scene) {
     assert_true(ps_fixture_fini(&scene->fixture));
 }
 
-/* Sums of these are rounded: they depend on the order, and on each push being counted once. */
+/* Sums of these values are rounded, so they depend on the order and on each push counting once. */
 static float value_of(uint64_t step, size_t i) { return (float)((i * 31 + step * 17) % 1009) / 97.0f; }
 
 static float *values_of(uint64_t step) {
@@ -90,7 +90,7 @@ static uint64_t step_of(scene *scene) {
     return step;
 }
 
-/* MR_STALE: its step, and perhaps others, will be repeated. */
+/* False for MR_STALE: the step, and possibly earlier ones, must be repeated. */
 static bool is_valid(scene *scene, mr_status status) {
     if (status != MR_STALE) must(status);
     scene->voided += status == MR_STALE;
@@ -106,7 +106,7 @@ static void take_back(scene *scene, buffer *buffer) {
 
 typedef void strike_fn(scene *scene);
 
-/* A stopped server reads nothing, so pushes to it are still borrowed when it is killed. */
+/* A stopped server does not read, so pushes to it are still borrowed when it is killed. */
 static void push_step(scene *scene, uint64_t step, strike_fn *strike) {
     buffer *buffer = &scene->buffers[step % BUFFERS];
     bool strikes = step == STRUCK && !scene->struck;
@@ -161,7 +161,7 @@ static void a_server_is_killed_by_tcp(void **state) {
 
 static void a_server_is_killed_by_unix(void **state) { a_server_is_killed(&(ps_fixture){.servers = 3, .copies = 2}); }
 
-/* No other server has its slots: the tables go back to a checkpoint, and the steps since are repeated. */
+/* The killed server's slots have no other replica: the tables go back to a checkpoint, and later steps are repeated. */
 static void the_only_copy_is_killed(void **state) {
     scene scene;
     begin(&scene, &(ps_fixture){.tcp = true, .servers = 2, .copies = 1, .checkpoint_us = 300000});
@@ -170,7 +170,8 @@ static void the_only_copy_is_killed(void **state) {
     finish(&scene);
 }
 
-/* Other servers have its slots while its link is still full of sent data: the ticket is over nevertheless. */
+/* Other servers get the slots of the struck server while the link to it is full of sent data; the ticket ends
+ * nevertheless. */
 static void replace_it(scene *scene) {
     take_back(scene, &scene->buffers[STRUCK % BUFFERS]);
     kill(scene->fixture.server[0], SIGCONT);
@@ -191,7 +192,7 @@ static void a_server_stops_by_unix(void **state) {
     a_server_stops_and_wakes_up(&(ps_fixture){.servers = 3, .copies = 2});
 }
 
-/* The scheduler first and last: no server is suspected. */
+/* The scheduler is stopped first, so that it suspects no server. */
 static void stop_all(ps_fixture *fixture) {
     kill(fixture->scheduler, SIGSTOP);
     assert_true(test_child_stops(fixture->scheduler));
@@ -199,7 +200,7 @@ static void stop_all(ps_fixture *fixture) {
     for (uint32_t i = 0; i < fixture->servers; i++) assert_true(test_child_stops(fixture->server[i]));
 }
 
-/* A call that times out: its push is still applied, its pull is not. */
+/* After a timeout the push is still applied; the pull writes nothing. */
 static void calls_that_give_up(const ps_fixture *kind) {
     const mr_ps_request_options soon = MR_OPTIONS(mr_ps_request_options, .timeout_us = SHORT_US),
                                 forever = MR_OPTIONS(mr_ps_request_options, .timeout_us = MR_FOREVER);

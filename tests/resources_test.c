@@ -64,7 +64,7 @@ static void a_single_resource_is_used_by_one_task_at_a_time(void **state) {
     one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "table=2,seat=0.1"));
 }
 
-/* An actor has its resources as long as it lives, and takes no CPU if it requests none. */
+/* An actor has its resources as long as it lives; an actor that requests no CPU occupies none. */
 static void an_actor_keeps_what_it_has(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     mr_actor peers[2 * WORKERS];

@@ -29,7 +29,7 @@ enum {                 /* methods of the server */
        METHOD_DIE,     /* kills itself with SIGKILL */
 };
 
-/* By words: a sanitizer makes each store expensive. The sizes are multiples of eight. */
+/* Fills a body word by word, since a sanitizer makes each store expensive. Sizes are multiples of eight. */
 static void fill(uint8_t *body, size_t size) {
     for (size_t i = 0; i < size; i += 8) memcpy(body + i, &(uint64_t){i * UINT64_C(0x9e3779b97f4a7c15)}, 8);
 }
@@ -39,9 +39,9 @@ static void fill(uint8_t *body, size_t size) {
 typedef struct server {
     rpc_peer_wire wire;
     const char *broker;
-    int address_fd; /* it writes its address there */
+    int address_fd; /* the server writes its address there */
     rpc_peer peer;
-    list waiting; /* answers that found the link full */
+    list waiting; /* answers that wait for room in the link */
     uint8_t *body;
     uint64_t cancels, links;
     bool had_links;
@@ -57,7 +57,7 @@ typedef struct answer {
 
 static void free_body(void *argument, mr_status status) { free(argument); }
 
-/* The answer is freed unless the link is full. */
+/* Sends an answer, and frees it unless the link is full. */
 static void try_answer(server *server, answer *answer) {
     uint8_t *payload;
     mr_status status = rpc_reply_begin(server->peer.rpc, answer->token, answer->size, &payload);
@@ -94,7 +94,7 @@ static void on_request(void *context, const rpc_call_request *request) {
         answer->body = xmalloc(answer->body_size);
         fill(answer->body, answer->body_size);
     } else if (request->body.size != 0) {
-        answer->body = server->body; /* moved */
+        answer->body = server->body; /* the answer owns the body now */
         answer->body_size = request->body.size;
         server->body = NULL;
     }
@@ -207,7 +207,7 @@ static bool until(client *client, const unsigned *counter, unsigned value) {
 static client *client_open(rpc_peer_wire wire) {
     client *client = xcalloc(1, sizeof *client);
     client->wire = wire;
-    broker_process_start(&client->broker, 0, NULL); /* its folder also has the unix socket */
+    broker_process_start(&client->broker, 0, NULL); /* the broker's folder also contains the unix socket */
     int fds[2];
     assert_int_equal(pipe(fds), 0);
     client->server = (server){.wire = wire, .broker = client->broker.path, .address_fd = fds[1]};
@@ -227,7 +227,7 @@ static client *client_open(rpc_peer_wire wire) {
 static void client_close(client *client, int server_code) {
     rpc_peer_close(&client->peer);
     assert_int_equal(test_child_wait(client->server_pid, 20000), server_code);
-    if (server_code != 0 && client->wire == WIRE_UNIX) { /* a server that was killed could not remove it */
+    if (server_code != 0 && client->wire == WIRE_UNIX) { /* a killed server cannot remove its socket */
         char path[sizeof client->broker.path + 8];
         snprintf(path, sizeof path, "%s.call", client->broker.path);
         assert_int_equal(unlink(path), 0);
@@ -282,7 +282,7 @@ static void deadlines_and_cancellations(void **state) {
         assert_int_equal(ask(client, METHOD_HOLD, 1, 20 * 1000, &late), MR_OK);
         assert_true(until(client, &late.count, 1));
         assert_int_equal(late.status, MR_TIMEOUT);
-        assert_echo(client); /* which reuses the place, and so tells the server that the first is over */
+        assert_echo(client); /* this call reuses the place, which tells the server that the first call is over */
 
         uint8_t *payload;
         assert_int_equal(rpc_begin(client->peer.rpc, client->link, METHOD_HOLD, 0, &payload), MR_OK);
@@ -316,7 +316,7 @@ static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
             assert_int_equal(outcomes[i].why.status, MR_PEER_DIED);
             assert_true(strlen(outcomes[i].why.text) > 0);
             assert_int_equal(outcomes[i].why.pid, client->server_pid);
-            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the broker knows the cause */
+            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the broker reports the cause */
         }
         assert_int_equal(client->closed, 1);
         assert_int_equal(rpc_open_count(client->peer.rpc), 0);
@@ -363,7 +363,7 @@ static void large_bodies_go_there_and_back(void **state) {
     free(body);
 }
 
-/* Through shared memory; over other transports, and without room, the call is unchanged. */
+/* Pieces leave at once only through shared memory; over other transports, or without room, the call is unchanged. */
 static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
     enum { SIZE = 10 * 1000, MORE = 16 << 20 };
     uint8_t *body = xmalloc(MORE);
@@ -395,18 +395,18 @@ static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
     free(body);
 }
 
-/* It ends at once, however much of its answer is still in flight, and the link continues. */
+/* The caller cancels a call whose answer is still in flight: the call ends at once, and the link continues. */
 static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
-    enum { SIZE = 16 << 20 }; /* the server is silent while it fills them, and must not be suspected meanwhile */
+    enum { SIZE = 16 << 20 }; /* the server sends nothing while it fills them, and must not be suspected */
     for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         outcome outcome;
         assert_int_equal(ask(client, METHOD_BODY, SIZE, 0, &outcome), MR_OK);
         int64_t deadline_us = clock_now_us(clock_real()) + PATIENCE_US;
-        while (outcome.body == NULL && clock_now_us(clock_real()) < deadline_us) /* until it begins to arrive */
+        while (outcome.body == NULL && clock_now_us(clock_real()) < deadline_us) /* until the body begins to arrive */
             rpc_peer_turn(&client->peer, 100 * 1000);
         assert_non_null(outcome.body);
-        if (outcome.count == 0) { /* all of it may have arrived at once */
+        if (outcome.count == 0) { /* the whole body may have arrived at once */
             rpc_call_id id = {.number = RPC_CALL_WINDOW, .link = client->link};
             assert_int_equal(rpc_cancel(client->peer.rpc, id), MR_OK);
             free(outcome.body);

@@ -28,7 +28,7 @@ MR_TASK(fail_with) {
     return mr_fail(call, "%.*s", (int)text.size, (const char *)text.data);
 }
 
-/* A class with a method for every name. */
+/* A class whose method exists under every name. */
 static mr_status echo_name(mr_call *call) { return mr_return(call, mr_str(mr_call_name(call))); }
 
 __attribute__((constructor)) static void echo_register(void) { mr_register_method("Echo", "*", echo_name); }
@@ -75,7 +75,7 @@ MR_METHOD(Gate, in_a_thread) {
     return pthread_create(&thread, NULL, answer_in_a_while, call) != 0 || pthread_detach(thread) != 0 ? MR_IO : MR_OK;
 }
 
-MR_METHOD(Gate, at_once) { /* finished before the body returns */
+MR_METHOD(Gate, at_once) { /* finishes the call before the body returns */
     mr_defer(call);
     mr_finish(call, mr_return(call, mr_handle(mr_call_self(call))));
     return MR_OK;
@@ -93,7 +93,7 @@ MR_TASK(pause_ms) {
     return mr_return(call, mr_int(ms));
 }
 
-/* Several threads are inside of it at once. */
+/* An actor in which several threads run calls at once. */
 typedef struct room {
     pthread_mutex_t lock;
     pthread_cond_t came;
@@ -107,7 +107,7 @@ MR_CREATE(Room) {
     return mr_set_self(call, self, free);
 }
 
-MR_METHOD(Room, meet) { /* returns when the given number of calls are inside, with the position in which it began */
+MR_METHOD(Room, meet) { /* returns the position of this call when `count` calls are inside */
     room *self = mr_self(call);
     int64_t wanted;
     MR_TRY(mr_arg_int(call, 0, &wanted));
@@ -261,7 +261,7 @@ static void an_actor_may_be_created_with_futures(void **state) {
     mr_release(mr, bad);
 }
 
-/* Calls that are lost with the actor's process are sent to the next one, in their order, if they have retries. */
+/* Calls that are lost with the actor's process are sent to its next process, in order, if they have retries. */
 static void lost_calls_are_sent_again(void **state) {
     enum { MANY = 50 };
     mr_actor phoenix;
@@ -271,14 +271,16 @@ static void lost_calls_are_sent_again(void **state) {
     assert_int_equal(mr_actor_create(mr, "Counter", &again, NULL, 0, &phoenix), MR_OK);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &once), MR_OK);
     assert_int_equal(future_assert_int(mr, once), 1);
-    assert_int_equal(mr_actor_submit(mr, phoenix, "pause", NULL, NULL, 0, &once), MR_OK); /* so that all wait there */
+    /* The calls after this one wait at the actor. */
+    assert_int_equal(mr_actor_submit(mr, phoenix, "pause", NULL, NULL, 0, &once), MR_OK);
     mr_release(mr, once);
     assert_int_equal(mr_actor_submit(mr, phoenix, "die", &mortal, NULL, 0, &death), MR_OK);
     assert_int_equal(mr_actor_submit(mr, phoenix, "next", &mortal, NULL, 0, &once), MR_OK);
     for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_actor(mr, phoenix, "next", &refs[i]), MR_OK);
     assert_int_equal(future_assert_failure(mr, death), MR_ACTOR_DIED);
     assert_int_equal(future_assert_failure(mr, once), MR_ACTOR_DIED);
-    for (int i = 0; i < MANY; i++) assert_int_equal(future_assert_int(mr, refs[i]), i + 1); /* of the restarted actor */
+    /* Results of the restarted actor. */
+    for (int i = 0; i < MANY; i++) assert_int_equal(future_assert_int(mr, refs[i]), i + 1);
 }
 
 static void an_actor_may_have_several_threads(void **state) {
@@ -290,7 +292,7 @@ static void an_actor_may_have_several_threads(void **state) {
     assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_OK);
     for (int i = 0; i < THREADS; i++) assert_int_equal(mr_call_actor(mr, room, "meet", &refs[i], mr_int(4)), MR_OK);
     for (int i = 0; i < THREADS; i++) {
-        int64_t number = future_assert_int(mr, refs[i]); /* none returns before all are inside */
+        int64_t number = future_assert_int(mr, refs[i]); /* no call returns before all are inside */
         assert_true(number >= 1 && number <= THREADS && !seen[number]);
         seen[number] = true;
     }
@@ -315,10 +317,10 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
     assert_int_equal(mr_call_actor(mr, phoenix, "die", &ref), MR_OK);
     assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
-    assert_int_equal(future_assert_int(mr, ref), 8); /* restarted, with its creation arguments */
+    assert_int_equal(future_assert_int(mr, ref), 8); /* restarted with the creation arguments */
 }
 
-/* Information for the holder of a handle, and the end of a process without the actor's. */
+/* The holder of a handle reads information about the actor, and ends the actor's process but not the actor. */
 static void an_actor_is_looked_at_and_restarted(void **state) {
     static mr_actor_info facts;
     mr_actor actor;
@@ -336,7 +338,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
         assert_int_equal(future_assert_int(mr, ref), i);
     }
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
-    for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* earlier calls are lost with it */
+    for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* calls sent before the restart are lost */
         mr_value value;
         int64_t number = 3;
         assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
@@ -346,7 +348,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     }
     assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_int_equal(facts.starts, 2);
-    assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* no restart is left: it is dead */
+    assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* no restart is left, so the actor is dead */
     do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
     while (future_assert_failure(mr, ref) != MR_ACTOR_DIED);
     static char much[MR_ABOUT_MAX + 1];
@@ -372,7 +374,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_class_may_answer_to_every_name),
         cmocka_unit_test(an_answer_may_be_deferred),

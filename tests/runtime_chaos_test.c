@@ -40,12 +40,12 @@ enum {
     THREADS = 4,
     PROGRAMS = 3,
     KILL_EVERY_MS = 50,
-    STORE_BYTES = 24 << 20, /* the loads keep about twice as much */
+    STORE_BYTES = 24 << 20, /* the loads keep about twice as many bytes */
     VICTIMS_MAX = 64,
     NODE_GONE = 3,                                 /* exit status of a driver that lost its node */
-    ARENA_KEPT_MAX = STORE_BYTES / 16 + (1 << 20), /* event rings, and headers for the next objects */
+    ARENA_KEPT_MAX = STORE_BYTES / 16 + (1 << 20), /* bytes kept: event rings, and headers for the next objects */
     GROWTH_KB_MAX = 16 * 1024,
-    FLAT_SECONDS_MIN = 20, /* a shorter run says nothing about memory */
+    FLAT_SECONDS_MIN = 20, /* a shorter run proves nothing about memory */
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -65,7 +65,7 @@ typedef struct program {
     int64_t until_ms;
     int threads;
     bool node_may_die;
-    int told[2]; /* pipe for its totals */
+    int told[2]; /* pipe for the driver's totals */
     pid_t pid;
 } program;
 
@@ -110,7 +110,7 @@ static void *run_load(void *argument) {
     return NULL;
 }
 
-/* Runs its loads until the time is over; returns the worst result. */
+/* Runs the driver's loads until the time is over; returns the worst result. */
 static chaos_end run_loads(const program *program, totals *totals) {
     static load_thread threads[THREADS];
     _Atomic bool over = false;
@@ -145,7 +145,7 @@ static int live(void *argument) {
     program *program = argument;
     totals totals = {0};
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
+    signal(SIGINT, SIG_DFL); /* shells start background processes with SIGINT ignored */
     runtime_fixture_enter(program->fixture);
     if (open_runtime(program) != MR_OK) {
         bool told = program->node_may_die && strstr(mr_last_error(), "node") != NULL;
@@ -159,7 +159,7 @@ static int live(void *argument) {
     return end == CHAOS_NODE_GONE ? NODE_GONE : 0;
 }
 
-/* Lives at most this long. */
+/* Starts a driver, which lives at most this long. */
 static void program_start(program *program, rng *rng, int64_t life_ms) {
     program->seed = rng_next(rng);
     program->until_ms = runtime_fixture_now_ms() + life_ms;
@@ -173,7 +173,8 @@ static bool program_has_ended(const program *program) {
     return waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == program->pid;
 }
 
-/* Its exit, as test_child_wait; if it does not end, other processes are dumped first, such as its node. */
+/* Waits for the driver's exit, as test_child_wait. At the timeout, other processes such as its node are dumped
+ * first. */
 static int program_end(const program *program) {
     int64_t start = runtime_fixture_now_ms();
     while (!program_has_ended(program) && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS) poll(NULL, 0, 1);
@@ -183,7 +184,7 @@ static int program_end(const program *program) {
 
 /* ---- Killing. */
 
-/* The pid, or 0 if there was none. */
+/* Kills a random process of the role. Returns its pid, or 0 if there was none. */
 static int kill_one(const runtime_fixture *fixture, const char *role, rng *rng) {
     int pids[VICTIMS_MAX];
     size_t count = runtime_fixture_find(fixture, role, pids, VICTIMS_MAX);
@@ -210,7 +211,8 @@ static int parent_of(int pid) {
     return parent;
 }
 
-/* The node started by this driver. Another one may run: of a driver that was killed during the start of its node. */
+/* Returns the node started by this driver. Another node may run, of a driver that was killed while it started its
+ * node. */
 static int node_of_program(const program *program) {
     int pids[VICTIMS_MAX];
     size_t count = runtime_fixture_find(program->fixture, "MINIRAY_BOOT=node", pids, VICTIMS_MAX);
@@ -221,12 +223,12 @@ static int node_of_program(const program *program) {
 
 /* ---- Workers die. */
 
-static int live_and_look(void *argument) { /* and checks that nothing is left inside of it */
+static int live_and_look(void *argument) { /* runs loads, and checks that nothing is left in the runtime */
     program *program = argument;
     totals totals = {0};
     runtime_fixture_enter(program->fixture);
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
-    mr_shutdown(mr); /* descriptors that a process opens once are open now */
+    mr_shutdown(mr); /* descriptors that a process opens only once are open by now */
     size_t fds = temp_dir_entries("/proc/self/fd"), tasks = temp_dir_entries("/proc/self/task");
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
     TEST_CHILD_CHECK(runtime_fixture_ready(program->fixture));
@@ -238,7 +240,7 @@ static int live_and_look(void *argument) { /* and checks that nothing is left in
     context_unlock(mr);
     TEST_CHILD_CHECK(open == 0);
     TEST_CHILD_CHECK(objects == 0);
-    TEST_CHILD_CHECK(object_listing_settles(mr, 0)); /* nor in the store */
+    TEST_CHILD_CHECK(object_listing_settles(mr, 0)); /* no object is left in the store */
     node_store_stats stats = object_listing_of(mr);
     fprintf(stderr, "    %" PRIu64 " values went to disk, %" PRIu64 " came back\n", stats.spilled, stats.restored);
     TEST_CHILD_CHECK(stats.spilled > 0);
@@ -312,7 +314,7 @@ static int start_node(void *argument) {
     runtime_fixture_enter(argument);
     mr_node_options options = MR_OPTIONS(mr_node_options, .num_cpus = 3, .store_bytes = STORE_BYTES);
     mr_status status = mr_node_start(&options, &node);
-    for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* the previous node was killed, and is about to end */
+    for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* until the previous, killed node has ended */
         poll(NULL, 0, 10);
         status = mr_node_start(&options, &node);
     }
@@ -326,7 +328,7 @@ static int stop_node(void *argument) {
     return mr_node_stop(NULL, &node);
 }
 
-static int bury_the_shared_actor(void *argument) { /* it outlives its drivers */
+static int bury_the_shared_actor(void *argument) { /* kills the actor that outlives its drivers */
     mr_actor actor;
     runtime_fixture_enter(argument);
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "chaos"), &mr) == MR_OK);
@@ -383,14 +385,14 @@ static void start_all(scene *scene) {
     for (int i = 0; i < PROGRAMS; i++) start_one(scene, &scene->programs[i]);
 }
 
-/* Every driver ends soon, and reports the loss of the node; no process is left. */
+/* Kills the node. Every driver ends soon and reports the loss of the node; no process is left. */
 static void lose_the_node(scene *scene) {
     int64_t start = runtime_fixture_now_ms();
     kill(scene->node, SIGKILL);
     scene->nodes++;
     for (int i = 0; i < PROGRAMS; i++) {
         int code = program_end(&scene->programs[i]);
-        if (code != 0) assert_int_equal(code, NODE_GONE); /* 0: it had ended before */
+        if (code != 0) assert_int_equal(code, NODE_GONE); /* 0: the driver had ended before */
     }
     while (runtime_fixture_processes(scene->fixture) > 0 && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS)
         poll(NULL, 0, 2);
@@ -447,7 +449,7 @@ static void end_scene(scene *scene, size_t fds) {
     assert_int_equal(test_child_run(look_at_the_arena, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd", scene->node);
-    /* the last one may be about to end */
+    /* the last driver may be about to end */
     for (int i = 0; i < 1000 && temp_dir_entries(path) > fds; i++) poll(NULL, 0, 10);
     print_message("    the node has %zu descriptors, %zu at first, and %ld KB\n", temp_dir_entries(path), fds,
                   anonymous_kb(scene->node));
@@ -470,7 +472,7 @@ static void programs_and_nodes_die(void **state) {
                                       .told = {told[0], told[1]}};
     assert_int_equal(test_child_run(start_node, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     snprintf(path, sizeof path, "/proc/%d/fd", node_of(scene.fixture));
-    /* it may not exist yet */
+    /* the actor may not exist yet */
     assert_int_equal(test_child_run(bury_the_shared_actor, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     wait_until_alone(&scene);
     size_t fds = temp_dir_entries(path);
@@ -523,7 +525,7 @@ static void private_nodes_die(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_die),
         IN_A_WORLD(programs_and_nodes_die),

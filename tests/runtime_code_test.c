@@ -12,7 +12,7 @@
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
 
-/* The sum of its code, which it computes once. */
+/* Returns the sum of the task's code, which is computed once. */
 MR_TASK(sum) {
     void **kept;
     mr_span code = mr_call_code(call, &kept);
@@ -61,7 +61,7 @@ static void each_name_has_its_own(void **state) {
             if (uses > most) most = uses;
         }
     }
-    assert_true(most >= ROUNDS / 4); /* of two workers */
+    assert_true(most >= ROUNDS / 4); /* two workers ran the tasks */
 }
 
 static void without_code_there_is_none(void **state) {

@@ -58,7 +58,7 @@ static mr_status ask_number(mr_context *context, mr_actor actor, double *out) {
     return status;
 }
 
-/* The sum of a value: the last item of a tensor, a number, or the sum over a list. */
+/* The sum of a value: last item of a tensor, a number, or the sum over a list. */
 static mr_status add_up(mr_context *context, const mr_value *value, double *sum) {
     mr_ref ref;
     mr_actor actor;
@@ -92,7 +92,7 @@ static mr_status add_up(mr_context *context, const mr_value *value, double *sum)
     return MR_OK;
 }
 
-/* An actor that knows the sum of its arguments. */
+/* An actor that keeps the sum of its creation arguments. */
 MR_CREATE(Sum) {
     double *self = calloc(1, sizeof *self);
     MR_TRY(mr_set_self(call, self, free));
@@ -113,7 +113,8 @@ static mr_status put_floats(mr_context *context, float with, mr_ref *out) {
     return status;
 }
 
-/* Creates an actor from a large value and a reference to another, both its own, and ends earlier than the actor. */
+/* Creates an actor from a large value and from a reference to another one. The task's process owns both, and ends
+ * before the actor. */
 MR_TASK(found) {
     mr_context *context = mr_call_context(call);
     mr_ref large, inside;
@@ -160,7 +161,7 @@ static uint32_t starts(mr_actor actor) {
     return facts.starts;
 }
 
-/* Ends its process and waits for the next one. */
+/* Ends the actor's process, and waits for its next process. */
 static void start_again(mr_actor actor) {
     uint32_t before = starts(actor);
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
@@ -168,7 +169,7 @@ static void start_again(mr_actor actor) {
     assert_int_equal(starts(actor), before + 1);
 }
 
-/* Kills a worker and waits until the node, its parent, has reaped it: the node starts no actor there any more. */
+/* Kills a worker, and waits until its parent, the node, has reaped it. After that the node starts no actor there. */
 static void kill_worker(int pid) {
     assert_int_equal(kill(pid, SIGKILL), 0);
     for (int i = 0; i < 6000 && kill(pid, 0) == 0; i++) usleep(10 * 1000);
@@ -183,7 +184,7 @@ static void end(mr_actor actor) {
 
 /* ---- Tests. */
 
-/* One large value for all: an argument, that of a second actor, and the driver's reference. */
+/* One large value is an argument of two actors and has a reference of the driver. */
 static void large_values_go_by_name(void **state) {
     mr_ref ref;
     assert_int_equal(put_floats(mr, 7, &ref), MR_OK);
@@ -192,7 +193,7 @@ static void large_values_go_by_name(void **state) {
     assert_true(total(once) == 8 && total(again) == 8);
     assert_int_equal(object_listing_of(mr).objects, 1);
     mr_release(mr, ref);
-    start_again(again); /* only the node has it */
+    start_again(again); /* only the node refers to the value */
     assert_true(total(again) == 8);
     assert_int_equal(object_listing_of(mr).objects, 1);
     end(again);
@@ -200,7 +201,8 @@ static void large_values_go_by_name(void **state) {
     mr_actor_release(mr, once);
 }
 
-/* Written once, directly into the store. An actor without restarts needs its arguments no longer after its creation. */
+/* A large argument is written once, directly into the store. An actor without restarts does not need its arguments
+ * after its creation. */
 static void a_large_argument_is_gone_when_it_is_not_needed(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     mr_arg arg = mr_vector(data, FLOATS);
@@ -220,7 +222,7 @@ static void futures_inside_of_values(void **state) {
     mr_actor actor = created(2, &list, 1);
     mr_release(mr, pending);
     mr_release(mr, small);
-    mr_release(mr, large); /* the node has them all */
+    mr_release(mr, large); /* the node keeps all arguments */
     assert_true(total(actor) == 321);
     start_again(actor);
     assert_true(total(actor) == 321);
@@ -229,7 +231,7 @@ static void futures_inside_of_values(void **state) {
     end(actor);
 }
 
-/* A value that refers to others, in an argument that is a future itself. */
+/* An argument is a future of a value that refers to other values. */
 static void lists_that_were_put(void **state) {
     mr_ref number, list;
     assert_int_equal(mr_put(mr, mr_int(5), &number), MR_OK);
@@ -245,7 +247,7 @@ static void lists_that_were_put(void **state) {
     end(actor);
 }
 
-/* Handles in a value that lies in the store: no process reads it on the way. */
+/* Handles in a value in the store: no process on the way reads the value. */
 static void handles_inside_of_large_values(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     mr_arg one = mr_int(30), inner_args[] = {one};
@@ -253,14 +255,14 @@ static void handles_inside_of_large_values(void **state) {
     mr_arg items[] = {mr_handle(inner), mr_vector(data, FLOATS), mr_int(4)}, list = mr_list(items, 3);
     mr_actor outer = created(2, &list, 1);
     free(data);
-    mr_actor_release(mr, inner); /* the outer actor has it */
+    mr_actor_release(mr, inner); /* the outer actor has the handle */
     assert_true(total(outer) == 34);
     start_again(outer);
     assert_true(total(outer) == 34);
     end(outer);
 }
 
-/* All arguments of the actor were created by a process that is dead. */
+/* The process that created all arguments of the actor is dead. */
 static void the_creator_does_not_live_as_long(void **state) {
     mr_ref ref;
     mr_actor actor;
@@ -274,7 +276,7 @@ static void the_creator_does_not_live_as_long(void **state) {
     end(actor);
 }
 
-/* Refused by the node: nothing is kept for the refused actor. */
+/* The node refuses the creation, and keeps nothing for the actor. */
 static void a_refused_creation_keeps_nothing(void **state) {
     mr_ref ref;
     assert_int_equal(put_floats(mr, 7, &ref), MR_OK);

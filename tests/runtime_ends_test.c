@@ -25,7 +25,7 @@ static mr_context *mr;
 
 /* ---- The driver. */
 
-/* Allowed errors of a result after the death of a worker. */
+/* Whether a result may end in this way after the death of a worker. */
 static bool is_a_workers(mr_status status) {
     return status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST;
 }
@@ -55,12 +55,12 @@ static mr_status work(void) {
     return MR_OK;
 }
 
-/* Until it is killed. If it ends by itself, its error reports the node's death. */
+/* Runs work until killed. If the driver ends by itself, its error reports the node's death. */
 static int live(void *argument) {
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
+    signal(SIGINT, SIG_DFL); /* shells start background processes with SIGINT ignored */
     runtime_fixture_enter(argument);
-    TEST_CHILD_CHECK(runtime_fixture_ready(argument)); /* it can be killed from here on */
+    TEST_CHILD_CHECK(runtime_fixture_ready(argument)); /* the test may kill the driver from here on */
     for (;;) {
         mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 16 << 20), &mr);
         for (int i = 0; i < 3 && status == MR_OK; i++) status = work();
@@ -71,13 +71,13 @@ static int live(void *argument) {
     }
 }
 
-/* ---- Its end. */
+/* ---- Ways to end a driver. */
 
 typedef struct life {
     runtime_fixture *fixture;
     pid_t program;
     int code;         /* expected exit status, */
-    bool may_tell_of; /* or with NODE_GONE */
+    bool may_tell_of; /* NODE_GONE is allowed, too */
 } life;
 
 static bool kill_one(const life *life, const char *role) {
@@ -105,7 +105,7 @@ static void kill_worker(life *life) {
 static void kill_node(life *life) {
     life->may_tell_of = true;
     if (kill_one(life, "MINIRAY_BOOT=node")) poll(NULL, 0, MORE_MS);
-    interrupt(life); /* a driver that was about to end need not report it */
+    interrupt(life); /* a driver that was about to end need not report the interrupt */
 }
 
 static void kill_both(life *life) {
@@ -150,7 +150,7 @@ static void both_are_killed(void **state) { end_often(*state, "kill -9 of node a
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(ctrl_c),
         IN_A_WORLD(the_program_is_killed),

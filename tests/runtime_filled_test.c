@@ -18,7 +18,7 @@
 enum { PATIENCE_US = 20 * 1000 * 1000, SMALL = 3, LARGE = 100 * 1000 };
 
 typedef struct pen { /* arguments of fill */
-    size_t items[2]; /* of the tensors that have no data */
+    size_t items[2]; /* items of the tensors without data */
     mr_status status;
     size_t calls;
     bool dies;
@@ -73,7 +73,7 @@ static void is_filled(mr_ref ref, const pen *pen) {
     mr_value_release(&value);
 }
 
-MR_TASK(give) { /* items, items, status, dies */
+MR_TASK(give) { /* arguments: items, items, status, dies */
     int64_t number[4];
     draft draft;
     for (size_t i = 0; i < 4; i++) MR_TRY(mr_arg_int(call, i, &number[i]));
@@ -128,7 +128,7 @@ static void a_failure_to_fill_is_that_of_the_call(void **state) {
     }
 }
 
-/* More values than the store has room for: half-written ones are freed. */
+/* Writes more values in total than the store has room for; half-written values must be freed. */
 static void a_death_while_filling_leaves_nothing(void **state) {
     enum { HUGE = 4 << 20, TIMES = 12 };
     mr_ref ref;
@@ -147,12 +147,12 @@ static void misuse_is_refused(void **state) {
     int64_t shape[] = {4};
     mr_ref ref;
     mr_arg hollow = mr_tensor_of(MR_F32, NULL, 1, shape);
-    assert_int_equal(mr_put(mr, hollow, &ref), MR_INVALID); /* nothing would fill it */
+    assert_int_equal(mr_put(mr, hollow, &ref), MR_INVALID); /* no function fills it */
     assert_int_equal(mr_put_filled(mr, hollow, NULL, NULL, &ref), MR_INVALID);
     pen pen = {{0, 0}, MR_OK, 0, false};
     assert_int_equal(mr_put_filled(NULL, hollow, fill, &pen, &ref), MR_INVALID);
     assert_int_equal(pen.calls, 0);
-    assert_int_equal(mr_put_filled(mr, mr_int(3), fill, &pen, &ref), MR_OK); /* there is nothing to fill */
+    assert_int_equal(mr_put_filled(mr, mr_int(3), fill, &pen, &ref), MR_OK); /* a value with no tensor to fill */
     assert_int_equal(future_assert_int(mr, ref), 3);
 }
 

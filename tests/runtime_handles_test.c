@@ -58,7 +58,7 @@ MR_METHOD(Keeper, drop) {
     return MR_OK;
 }
 
-MR_TASK(use) { /* for a while */
+MR_TASK(use) { /* uses the handle for a while */
     mr_actor counter;
     int64_t number = 0;
     MR_TRY(mr_arg_actor(call, 0, &counter));
@@ -108,15 +108,15 @@ static int64_t call(mr_actor actor, const char *method) {
     return result(ref);
 }
 
-/* Its process ends. */
+/* Waits until the actor's process has ended. */
 static void assert_ends(int64_t pid) {
     for (int i = 0; i < 3000 && kill((pid_t)pid, 0) == 0; i++) usleep(10000);
     assert_int_not_equal(kill((pid_t)pid, 0), 0);
 }
 
-/* No message in flight would end it. */
+/* Asserts that the actor lives, and that no message in flight ends it. */
 static void assert_lives(mr_actor actor) {
-    (void)object_listing_of(mr); /* all earlier messages to the node are processed */
+    (void)object_listing_of(mr); /* the node has processed all earlier messages */
     assert_true(call(actor, "pid") > 0);
 }
 
@@ -133,7 +133,7 @@ static void the_last_handle_ends_it(void **state) {
     assert_int_equal(mr_actor_retain(mr, counter), MR_NOT_FOUND);
 }
 
-/* Its state is destroyed then; a killed actor has no time for that. */
+/* The last handle's end destroys the actor's state; a killed actor does not destroy its state. */
 static void its_state_ends_with_the_last_handle(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
     mr_actor leaver;
@@ -182,7 +182,7 @@ static void another_actor_keeps_it(void **state) {
     (void)result(ref);
     mr_actor_release(mr, counter);
     assert_lives(counter);
-    assert_int_equal(mr_call_actor(mr, metadata, "pass_on", &ref), MR_OK); /* and it returns the handle */
+    assert_int_equal(mr_call_actor(mr, metadata, "pass_on", &ref), MR_OK); /* the call also returns the handle */
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_actor(&value, &back), MR_OK);
     assert_int_equal(mr_actor_retain(mr, back), MR_OK);
@@ -195,7 +195,7 @@ static void another_actor_keeps_it(void **state) {
     mr_actor_release(mr, metadata);
 }
 
-/* A process with a handle dies: its hold is dropped. */
+/* The handle of a dead process does not keep the actor alive. */
 static void a_metadata_that_dies_lets_go(void **state) {
     mr_actor metadata = new_actor("Keeper"), counter = new_actor("Counter");
     int64_t pid = call(counter, "pid");
@@ -217,7 +217,7 @@ static void a_result_is_a_handle(void **state) {
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_actor(&value, &counter), MR_OK);
     int64_t pid = call(counter, "pid");
-    assert_lives(counter); /* the creator has released it, the value has it */
+    assert_lives(counter); /* the value holds the actor after its creator has released it */
     mr_value_release(&value);
     mr_release(mr, ref);
     assert_ends(pid);

@@ -22,7 +22,7 @@
 static mr_context *mr;
 static sig_atomic_t interrupts;
 
-/* Running tasks, waiting tasks, a busy actor. */
+/* Submits running tasks, waiting tasks and a call of a busy actor. */
 static bool start_work(mr_ref refs[5]) {
     mr_actor sleeper;
     if (!runtime_works(mr)) return false;
@@ -64,7 +64,7 @@ static void *kill_node_soon(void *argument) {
     return NULL;
 }
 
-/* The error reports the node's end, and comes at once. */
+/* Whether the error arrived at once and reports the node's end. */
 static bool tells_of_the_node(mr_status status, int64_t since_ms) {
     bool told = status != MR_OK && status != MR_TIMEOUT && strstr(mr_last_error(), "node") != NULL;
     bool soon = runtime_fixture_now_ms() - since_ms < RUNTIME_FIXTURE_GONE_MS;
@@ -128,7 +128,8 @@ static int take_interrupts(void *argument) {
         poll(NULL, 0, 5);
     }
     TEST_CHILD_CHECK(interrupts > 0);
-    for (int i = 0; i < 4; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], 100)); /* no worker died of it */
+    /* No worker has died of the interrupt. */
+    for (int i = 0; i < 4; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], 100));
     mr_shutdown(mr);
     return 0;
 }
@@ -197,7 +198,7 @@ static void beginning_and_ending_leaks_nothing(void **state) {
     assert_int_equal(test_child_run(begin_and_end_often, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* A child that a driver forks has copies of all its descriptors, and lives on. */
+/* A forked child of the driver has copies of all the driver's descriptors, and outlives the driver. */
 static int fork_and_be_killed(void *argument) {
     runtime_fixture *fixture = argument;
     TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK && runtime_works(mr));
@@ -251,7 +252,7 @@ static bool is_told(const char *what, mr_status status) {
     return false;
 }
 
-/* A thread that got the error releases its references; it may not know the reason yet. */
+/* A thread that got the error releases its references; the reason may not be known yet. */
 static void *after_the_end(const char *what, mr_status status) {
     mr_ref ref;
     mr_value value;
@@ -278,7 +279,7 @@ static void *wait_in_wait(void *none) {
     return after_the_end("mr_wait", mr_wait(mr, &stall, 1, 1, MR_FOREVER, &ready, &count));
 }
 
-/* Views as many objects as fit, so that none can be spilled. */
+/* Views as many objects as fit into memory, so that none can be spilled. */
 static void *wait_in_put(void *none) {
     enum { COUNT = 100, FLOATS = 1 << 20 };
     static float data[FLOATS];
@@ -346,7 +347,7 @@ static void a_program_may_forget_to_shut_down(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_killed_program_takes_everything_with_it),
         IN_A_WORLD(a_killed_node_is_told_at_once),

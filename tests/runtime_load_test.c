@@ -31,7 +31,7 @@ enum {
 
 static mr_context *mr;
 static const mr_task_options on_the_moon = {.size = sizeof(mr_task_options),
-                                            .resources = "moon=1"}; /* no such resource: the task waits */
+                                            .resources = "moon=1"}; /* no node has this resource: the task waits */
 
 /* ---- Tasks of workers, besides those of runtime_fixture.h. */
 
@@ -52,7 +52,7 @@ MR_TASK(nested) {
     return mr_return(call, mr_int(below + 1));
 }
 
-MR_TASK(invert) { /* every byte */
+MR_TASK(invert) { /* inverts every byte */
     mr_tensor tensor;
     MR_TRY(mr_arg_tensor(call, 0, &tensor));
     uint32_t *data = malloc(tensor.bytes);
@@ -111,7 +111,7 @@ static void a_long_chain_that_fails(void **state) {
     mr_release(mr, ref);
 }
 
-/* The same when all tasks depend on one that has not begun: each failure fails the next. */
+/* The same if all tasks depend on one that has not begun: the failure passes from task to task. */
 static void a_long_chain_that_fails_at_once(void **state) {
     mr_ref first, next, calls[2];
     mr_value value;
@@ -135,7 +135,7 @@ static void a_long_chain_that_fails_at_once(void **state) {
     assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
 }
 
-/* All of them wait at once, and are cancelled. The first test of the program, so that its heap is small before. */
+/* All tasks wait at once, and are cancelled. This test is the program's first, so that the heap is small before. */
 static void a_long_queue_that_waits(void **state) {
     mr_ref *refs = calloc(QUEUE, sizeof *refs);
     size_t before = resident_bytes();
@@ -249,7 +249,7 @@ static void programs_do_not_disturb_each_other(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest programs[] = {cmocka_unit_test(programs_do_not_disturb_each_other)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_queue_that_waits),
@@ -261,6 +261,7 @@ int main(void) {
         cmocka_unit_test(many_actors),
         cmocka_unit_test(a_large_value),
     };
-    int failed = cmocka_run_group_tests(programs, NULL, NULL); /* forks, so before there are threads */
+    /* These tests fork, so they run before there are threads. */
+    int failed = cmocka_run_group_tests(programs, NULL, NULL);
     return cmocka_run_group_tests(tests, set_up, tear_down) + failed;
 }

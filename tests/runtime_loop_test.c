@@ -24,7 +24,7 @@ typedef struct looper {
     mr_call *left[LEFT_MAX]; /* deferred calls that the loop answers */
     int left_count;
     int64_t waits;           /* waits that ended without a call */
-    _Atomic bool may_answer; /* set by the thread */
+    _Atomic bool may_answer; /* set by the other thread */
 } looper;
 
 static void answer_left(looper *self) {
@@ -34,7 +34,7 @@ static void answer_left(looper *self) {
     }
 }
 
-/* It waits without a timeout: every event must wake it. */
+/* The loop waits without a timeout, so every event must wake it. */
 static void loop(void *user) {
     looper *self = user;
     mr_status status;

@@ -26,7 +26,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, STEP_US = 2000, BLOB = 20 * 1000, CHAIN =
 
 /* ---- Tasks and actors. */
 
-/* Its last argument, or a failure if that is negative, once a file of that name exists. */
+/* Waits until a file of that name exists; returns the last argument, or fails if that is negative. */
 MR_TASK(when_told) {
     mr_span path;
     int64_t number;
@@ -39,7 +39,7 @@ MR_TASK(when_told) {
 }
 
 typedef struct owner {
-    mr_ref ref; /* a reference that it was asked to keep */
+    mr_ref ref; /* kept reference */
 } owner;
 MR_CREATE(Owner) { return mr_set_self(call, calloc(1, sizeof(owner)), free); }
 MR_METHOD(Owner, pid) { return mr_return(call, mr_int(getpid())); }
@@ -62,7 +62,8 @@ MR_METHOD(Owner, promise) {
     return status;
 }
 
-static mr_status put_list(mr_context *context, const mr_ref *inner, size_t count, mr_ref *out) { /* releases `inner` */
+/* A list of `inner`, which are released. */
+static mr_status put_list(mr_context *context, const mr_ref *inner, size_t count, mr_ref *out) {
     mr_arg args[3];
     for (size_t i = 0; i < count; i++) args[i] = mr_future(inner[i]);
     mr_status status = mr_put(context, mr_list(args, count), out);
@@ -70,7 +71,8 @@ static mr_status put_list(mr_context *context, const mr_ref *inner, size_t count
     return status;
 }
 
-/* A future of [future of 7, future of BLOB bytes, future of [the first of them again, future of 8]], in a list. */
+/* Returns, in a list, a future of [future of 7, future of BLOB bytes, future of [the first of them again, future of
+ * 8]]. */
 MR_METHOD(Owner, tree) {
     mr_context *context = mr_call_context(call);
     mr_ref leaves[3], deep[2], root;
@@ -120,7 +122,7 @@ static object_state state_of(mr_context *context, mr_ref ref) {
     return state;
 }
 
-MR_METHOD(Owner, has) { /* whether it is ready, without a request for it */
+MR_METHOD(Owner, has) { /* whether the kept object is ready, without a request for it */
     owner *self = mr_self(call);
     return mr_return(call, mr_int(state_of(mr_call_context(call), self->ref) == OBJECT_READY));
 }
@@ -172,7 +174,7 @@ static int64_t ask(mr_actor actor, const char *method) {
     return future_assert_int(mr, ref);
 }
 
-static void kill_owner(const story *story) { /* and waits until this process knows it */
+static void kill_owner(const story *story) { /* kills the owner, and waits until this process has noticed */
     mr_ref ref;
     int pid = (int)ask(story->owner, "pid");
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -186,7 +188,7 @@ static void end(const story *story) {
     assert_true(object_listing_empties(mr));
 }
 
-static mr_ref item_of(mr_ref list, size_t index) { /* retained */
+static mr_ref item_of(mr_ref list, size_t index) { /* item of a list, retained */
     mr_value value, item;
     mr_ref ref;
     assert_int_equal(mr_get(mr, list, PATIENCE_US, &value), MR_OK);
@@ -197,7 +199,7 @@ static mr_ref item_of(mr_ref list, size_t index) { /* retained */
     return ref;
 }
 
-static mr_ref promised(const story *story, int64_t number) { /* pending */
+static mr_ref promised(const story *story, int64_t number) { /* a pending future of the owner */
     mr_ref list;
     assert_int_equal(mr_call_actor(mr, story->owner, "promise", &list, mr_str(story->path), mr_int(number), mr_int(1)),
                      MR_OK);
@@ -207,7 +209,7 @@ static mr_ref promised(const story *story, int64_t number) { /* pending */
     return ref;
 }
 
-static void comes(mr_ref ref, object_state state) { /* by itself: without a request */
+static void comes(mr_ref ref, object_state state) { /* waits until the object is in this state, without a request */
     for (int64_t waited = 0; waited < PATIENCE_US && state_of(mr, ref) != state; waited += STEP_US) usleep(STEP_US);
     assert_int_equal(state_of(mr, ref), state);
 }
@@ -224,7 +226,7 @@ static void a_reference_sent_before_its_object_exists(void **state) {
     end(&story);
 }
 
-/* The owner's reference goes through this driver to another actor, and only that actor has it then. */
+/* The owner's reference is sent through this driver to another actor, which then has the only reference. */
 static void a_third_process_keeps_an_object(void **state) {
     story story = begin();
     mr_actor metadata;
@@ -282,7 +284,7 @@ static int reach(mr_ref ref) { /* number of ready items of a chain */
     return count;
 }
 
-/* More than fits one message: the rest follows by itself. */
+/* A chain too long for one message: further messages follow. */
 static void a_long_chain(void **state) {
     story story = begin();
     mr_ref list, at;
@@ -308,7 +310,7 @@ static void a_reference_to_an_object_that_never_existed(void **state) {
     kill_owner(&story);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OBJECT_LOST);
     assert_non_null(strstr(mr_last_error(), "SIGKILL"));
-    mr_actor metadata; /* has no link to the owner */
+    mr_actor metadata; /* an actor without a link to the owner */
     mr_arg item = mr_future(ref);
     mr_ref kept, shown;
     assert_int_equal(mr_new_actor(mr, "Owner", &metadata), MR_OK);
@@ -349,7 +351,7 @@ static void a_reference_released_before_its_object_exists(void **state) {
     end(&story);
 }
 
-/* More than are fetched at a time; their owner can be called meanwhile. */
+/* More references than are fetched at once; their owner answers calls meanwhile. */
 static void very_many(void **state) {
     story story = begin();
     mr_ref list, *refs = calloc(MANY, sizeof *refs);

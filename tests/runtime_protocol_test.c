@@ -68,6 +68,6 @@ static void another_version_is_rejected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(another_version_is_rejected)};
     mr_context *mr;
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ MR_TASK(slow_int) {
     return mr_return(call, mr_int(number));
 }
 
-MR_TASK(last_of_first) { /* of a list whose first item is a future of a tensor */
+MR_TASK(last_of_first) { /* the last item of a tensor, whose future is the first item of a list */
     mr_value list, item, value;
     mr_ref ref;
     mr_tensor tensor;
@@ -65,7 +65,7 @@ MR_TASK(last_of_first) { /* of a list whose first item is a future of a tensor *
     return mr_return(call, mr_float(last));
 }
 
-/* Starts tasks and returns their futures, of which it is the owner. */
+/* Starts tasks and returns their futures, which the worker owns. */
 MR_TASK(spawn) {
     int64_t count;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -88,7 +88,7 @@ MR_TASK(echo) {
     return mr_return(call, mr_value_arg(&value));
 }
 
-/* Keeps a reference beyond the call that brought it. */
+/* Keeps a reference beyond the call that received it. */
 typedef struct holder {
     mr_ref ref;
     bool has;
@@ -114,7 +114,7 @@ MR_METHOD(Holder, give) {
     mr_arg item = mr_future(self->ref);
     return mr_return(call, mr_list(&item, 1));
 }
-MR_METHOD(Holder, make) { /* a list with a reference to `size` bytes, of which it is the owner */
+MR_METHOD(Holder, make) { /* a list with a reference to `size` bytes that the actor owns */
     int64_t size;
     mr_ref made;
     MR_TRY(mr_arg_int(call, 0, &size));
@@ -133,12 +133,12 @@ MR_METHOD(Holder, drop) {
     mr_release(mr_call_context(call), self->ref);
     return MR_OK;
 }
-MR_METHOD(Holder, forgets) { /* checks that it kept nothing: a reference that was not retained is gone */
+MR_METHOD(Holder, forgets) { /* whether a reference that was not retained is released */
     holder *self = mr_self(call);
     mr_value value;
     return mr_return(call, mr_bool(mr_get(mr_call_context(call), self->ref, 0, &value) == MR_NOT_FOUND));
 }
-MR_METHOD(Holder, look) { /* without keeping it */
+MR_METHOD(Holder, look) { /* reads the value without keeping it */
     mr_value list, item;
     holder *self = mr_self(call);
     MR_TRY(mr_arg_value(call, 0, &list));
@@ -146,7 +146,8 @@ MR_METHOD(Holder, look) { /* without keeping it */
     return mr_value_ref(&item, &self->ref);
 }
 
-/* Walks a chain: a list of a number and the future of the next one, or of the number alone. */
+/* Follows a chain: each element is a list of a number and the future of the next element; the last has only the
+ * number. */
 MR_TASK(walk) {
     mr_context *context = mr_call_context(call);
     mr_value value, item;
@@ -202,11 +203,11 @@ static void futures_in_a_list(void **state) {
         if (i % 2 == 0)
             refs[i] = put_int(i);
         else
-            assert_int_equal(mr_call_task(mr, "slow_int", &refs[i], mr_int(i)), MR_OK); /* pending */
+            assert_int_equal(mr_call_task(mr, "slow_int", &refs[i], mr_int(i)), MR_OK); /* a pending future */
         args[i] = mr_future(refs[i]);
     }
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_list(args, 10)), MR_OK);
-    for (int i = 0; i < 10; i++) mr_release(mr, refs[i]); /* the call has them */
+    for (int i = 0; i < 10; i++) mr_release(mr, refs[i]); /* the call holds the references */
     assert_int_equal(future_assert_int(mr, total), 45);
     assert_nothing_left();
 }
@@ -230,7 +231,7 @@ static void a_list_that_was_put(void **state) {
     assert_int_equal(mr_get(mr, echoed, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_item(&value, 1, &item), MR_OK);
     assert_int_equal(mr_value_ref(&item, &inner), MR_OK);
-    assert_int_equal(inner.word[1], b.word[1]); /* the same reference, through any number of processes */
+    assert_int_equal(inner.word[1], b.word[1]); /* a reference stays the same in any number of processes */
     assert_int_equal(get_int(mr, inner, &number), MR_OK);
     assert_int_equal(number, 22);
     assert_int_equal(mr_retain(mr, inner), MR_OK);
@@ -300,7 +301,8 @@ static void an_actor_keeps_a_reference(void **state) {
     ask(holder, "keep", pending); /* pending: borrowed before the call was answered */
     mr_release(mr, pending);
     assert_int_equal(mr_call_actor(mr, holder, "give", &given), MR_OK);
-    assert_int_equal(mr_call_actor(mr, other, "keep", &kept, mr_future(given)), MR_OK); /* on to another */
+    /* Passes the reference on to another actor. */
+    assert_int_equal(mr_call_actor(mr, other, "keep", &kept, mr_future(given)), MR_OK);
     done(kept);
     mr_release(mr, given);
     assert_int_equal(mr_call_actor(mr, holder, "drop", &shown), MR_OK);
@@ -361,7 +363,7 @@ static void a_value_sent_with_its_reference_survives_its_owner(void **state) {
     assert_nothing_left();
 }
 
-/* The owner of futures dies: they fail with the cause; and a borrower's death drops its references. */
+/* The owner of futures dies: they fail with the cause. The death of a borrower drops its references. */
 static void deaths(void **state) {
     mr_actor holder = new_holder();
     mr_ref pending;
@@ -390,7 +392,7 @@ static void ten_thousand(void **state) {
     assert_nothing_left();
 }
 
-/* Each holds a reference to the one before: released in a loop, not recursively. */
+/* Each value holds a reference to the previous one; the release is a loop, not a recursion. */
 static void a_long_chain(void **state) {
     enum { COUNT = 100000, WALKED = 2000 };
     mr_ref at = {{0}}, walked = {{0}};

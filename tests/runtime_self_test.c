@@ -38,7 +38,7 @@ static mr_status call_self(mr_call *call, const char *method, const mr_arg *args
     return status;
 }
 
-MR_METHOD(Mirror, pass) { /* its first argument to `back` */
+MR_METHOD(Mirror, pass) { /* passes its first argument to `back` */
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
     mr_arg arg = mr_value_arg(&value);
@@ -50,7 +50,7 @@ MR_METHOD(Mirror, back) {
     return mr_return(call, mr_value_arg(&value));
 }
 
-/* The numbers 0 to CALLS, each by a call: returns the future of the last call's result. */
+/* Passes the numbers 0 to CALLS to itself, one per call; returns the future of the last call's result. */
 MR_METHOD(Mirror, count) {
     mr_context *context = mr_call_context(call);
     for (int64_t i = 0; i < CALLS; i++) {
@@ -90,7 +90,7 @@ MR_METHOD(Mirror, two) {
     return mr_return_at(call, 1, mr_int(2));
 }
 
-/* A call that waits behind this one is cancelled and never runs; a stream of its own is refused. */
+/* Cancels a call that waits behind this one, which then never runs. A stream from the actor to itself is refused. */
 MR_METHOD(Mirror, think_better) {
     mr_context *context = mr_call_context(call);
     mr_ref ref, stream;
@@ -107,7 +107,7 @@ MR_METHOD(Mirror, think_better) {
     return mr_return(call, mr_int(cancelled == MR_CANCELLED && refused == MR_INVALID ? *(int64_t *)mr_self(call) : -1));
 }
 
-/* With two threads: it waits for its own call, and cancels a running one. */
+/* With two threads: waits for a call to itself, and cancels a running one. */
 MR_METHOD(Mirror, wait_for_itself) {
     mr_context *context = mr_call_context(call);
     mr_ref quick, endless;
@@ -203,7 +203,7 @@ static void values_of_every_kind(void **state) {
     assert_int_equal(mr_call_task(mr, "slow_int", &pending, mr_int(11)), MR_OK);
     mr_arg item = mr_future(pending), list = mr_list(&item, 1);
     mr_ref passed = asked(actor, "pass", &list);
-    mr_release(mr, pending); /* only the actor has it, in a call to itself */
+    mr_release(mr, pending); /* only the actor has the reference, in a call to itself */
     assert_int_equal(future_assert_int(mr, inner(inner(passed, 0), 0)), 11);
     end(actor);
 }
@@ -231,7 +231,7 @@ static void cancelled(void **state) {
     end(actor);
 }
 
-/* The driver ends while such calls wait: mr_shutdown is the rest of the test. */
+/* The driver ends while such calls wait; mr_shutdown follows. */
 static void at_its_end(void **state) {
     mr_actor actor = mirror(1);
     mr_ref list = asked(actor, "count", NULL);

@@ -22,7 +22,7 @@ static mr_context *mr;
 
 /* ---- Tasks and actors. */
 
-MR_TASK(spins) { /* number of polls of this process instead of sleeping */
+MR_TASK(spins) { /* number of polls that this process made instead of sleeping */
     shm_transport_stats stats = shm_transport_stats_now(mr_call_context(call)->transport);
     return mr_return(call, mr_int((int64_t)(stats.spins_hit + stats.spins_missed)));
 }
@@ -67,7 +67,7 @@ static void the_arena_is_as_large_as_it_is_said(void **state) {
 typedef struct ring_case {
     const runtime_fixture *fixture;
     const char *bytes, *bytes_max;
-    int64_t grown; /* maximal number of times it may grow; at least once, if it may at all */
+    int64_t grown; /* how often the ring may grow; nonzero: at least once */
 } ring_case;
 
 static int fill_a_ring(void *argument) {
@@ -101,9 +101,9 @@ static int fill_a_ring(void *argument) {
 
 static void rings_begin_and_end_as_large_as_they_are_said(void **state) {
     ring_case cases[] = {
-        {*state, "4k", "1M", 8},      /* grows */
-        {*state, "1M", "1M", 0},      /* begins there */
-        {*state, "1M", "4M", 8},      /* grows beyond */
+        {*state, "4k", "1M", 8},      /* the ring grows */
+        {*state, "1M", "1M", 0},      /* the ring begins at its limit */
+        {*state, "1M", "4M", 8},      /* the ring grows above 1 MB */
         {*state, "1048575", "1M", 0}, /* an invalid ring size is rounded up to the next valid one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -120,7 +120,7 @@ static int never_spin(void *argument) {
     for (int i = 0; i < 50; i++) TEST_CHILD_CHECK(runtime_works(mr));
     TEST_CHILD_CHECK(mr_call_task(mr, "spins", &ref) == MR_OK && int_of(ref, &spins));
     TEST_CHILD_CHECK(spins == 0);
-    int64_t ms; /* earlier results may have been ready at once: this one is not */
+    int64_t ms; /* this result is not ready at once, as earlier ones may be */
     TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &ref, mr_int(20)) == MR_OK && int_of(ref, &ms));
     shm_transport_stats stats = shm_transport_stats_now(mr->transport);
     TEST_CHILD_CHECK(stats.spins_hit + stats.spins_missed == 0);
@@ -155,7 +155,7 @@ static int say_in_all_processes(void *argument) {
     TEST_CHILD_CHECK(mr_call_task(mr, "say", &ref) == MR_OK);
     TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK);
     mr_value_release(&value);
-    /* The node warns of a task that needs a resource that no machine has. */
+    /* The node warns about a task whose resource no machine has. */
     TEST_CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"), NULL, 0, &ref) ==
                      MR_OK);
     TEST_CHILD_CHECK(mr_get(mr, ref, 300 * 1000, &value) == MR_TIMEOUT);
@@ -222,7 +222,7 @@ static void a_bad_variable_is_told_by_mr_init(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(the_arena_is_as_large_as_it_is_said), IN_A_WORLD(rings_begin_and_end_as_large_as_they_are_said),
         IN_A_WORLD(a_process_set_not_to_spin_sleeps),    IN_A_WORLD(all_processes_log_what_is_wanted),

@@ -28,7 +28,7 @@ static mr_context *mr;
 
 /* ---- Tasks and actors. */
 
-MR_TASK(arm) { /* kills this worker at the nth visit of a point */
+MR_TASK(arm) { /* kills this worker at the nth visit of a failpoint */
     mr_span text;
     char spec[128];
     MR_TRY(mr_arg_str(call, 0, &text));
@@ -36,7 +36,7 @@ MR_TASK(arm) { /* kills this worker at the nth visit of a point */
     return failpoint_arm(spec);
 }
 
-MR_TASK(doubled) { /* a large value, and a reference to one beside it */
+MR_TASK(doubled) { /* returns a large value, and a reference to another */
     mr_tensor tensor;
     mr_value list, item, inner;
     mr_ref ref;
@@ -65,7 +65,7 @@ MR_TASK(slow_tensor) {
     return status;
 }
 
-MR_TASK(started) { /* a reference that the worker owns, to the result of another task */
+MR_TASK(started) { /* returns a reference, owned by the worker, to the result of a task */
     mr_ref ref;
     MR_TRY(mr_task_submit(mr_call_context(call), "slow_tensor", NULL, NULL, 0, &ref));
     mr_arg item = mr_future(ref);
@@ -79,7 +79,7 @@ MR_TASK(started) { /* a reference that the worker owns, to the result of another
 static bool is_right(mr_ref ref, float with) {
     mr_value value;
     mr_tensor tensor;
-    if (mr_get(mr, ref, PATIENCE_US, &value) != MR_OK) return mr_last_error()[0] != '\0'; /* the error has a text */
+    if (mr_get(mr, ref, PATIENCE_US, &value) != MR_OK) return mr_last_error()[0] != '\0'; /* an error has a text */
     bool right = mr_value_tensor(&value, &tensor) == MR_OK && tensor.bytes == FLOATS * sizeof(float) &&
                  ((const float *)tensor.data)[FLOATS - 1] == with;
     mr_value_release(&value);
@@ -165,7 +165,7 @@ static int die_yourself(void *argument) {
     if (!open_runtime(64)) return 1;
     if (failpoint_arm(argument) != MR_OK) return 2;
     (void)round_trip();
-    return 0; /* the point was not reached */
+    return 0; /* the failpoint was not reached */
 }
 
 static void a_program_that_is_killed_anywhere(void **state) {
@@ -185,7 +185,7 @@ static void a_program_that_is_killed_anywhere(void **state) {
         if (code != 0) assert_int_equal(code, -SIGKILL);
     }
     unsetenv("TMPDIR");
-    for (int i = 0; i < 1000 && rmdir(folder) != 0; i++) usleep(10000); /* the nodes end, and remove their files */
+    for (int i = 0; i < 1000 && rmdir(folder) != 0; i++) usleep(10000); /* the nodes remove their files when they end */
     assert_int_not_equal(access(folder, F_OK), 0);
 }
 
@@ -203,14 +203,15 @@ static int fill_the_disk(void) {
         status = mr_put(mr, mr_vector(data, MB), &refs[put]);
         if (status == MR_OK) put++;
     }
-    TEST_CHILD_CHECK(status == MR_NOMEM); /* not everything fits, and the error reports it */
+    TEST_CHILD_CHECK(status == MR_NOMEM); /* not all objects fit, and the error reports it */
     TEST_CHILD_CHECK(strstr(mr_last_error(), "arena_bytes") != NULL);
     TEST_CHILD_CHECK(put > 8);
     mr_value none;
-    TEST_CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM); /* nor does the first one fit again, */
+    /* The first object, which is on disk, does not fit into memory again. */
+    TEST_CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM);
     TEST_CHILD_CHECK(strstr(mr_last_error(), "no more can be spilled") != NULL &&
                      strstr(mr_last_error(), "arena_bytes") != NULL);
-    for (int i = put - 1; i >= 0; i--) { /* all objects exist: the last in memory, the first on disk */
+    for (int i = put - 1; i >= 0; i--) { /* no object is lost: the last ones are in memory, the first ones on disk */
         mr_value value;
         mr_tensor tensor;
         TEST_CHILD_CHECK(mr_get(mr, refs[i], PATIENCE_US, &value) == MR_OK);
@@ -219,7 +220,7 @@ static int fill_the_disk(void) {
         mr_release(mr, refs[i]);
     }
     TEST_CHILD_CHECK(object_listing_settles(mr, 0));
-    TEST_CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* and there is memory again */
+    TEST_CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* memory is free again */
     mr_release(mr, refs[0]);
     free(data);
     mr_shutdown(mr);
@@ -241,7 +242,7 @@ static void a_disk_that_is_full(void **state) {
     assert_true(temp_dir_folder(folder));
     int code = test_child_run(fill_a_small_disk, folder, CHILD_MS);
     rmdir(folder);
-    if (code == SKIPPED) skip(); /* no permission to mount a small disk */
+    if (code == SKIPPED) skip(); /* a small disk cannot be mounted without permission */
     assert_int_equal(code, 0);
 }
 
@@ -287,7 +288,7 @@ static void memory_that_is_all_in_use(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_that_is_killed_anywhere),
         cmocka_unit_test(a_program_that_is_killed_anywhere),

@@ -1,4 +1,4 @@
-/* runtime_store_test.c — large values, seen from a driver: they lie in the machine's store, are passed by reference,
+/* runtime_store_test.c — large values, seen from a driver: they are in the machine's store, are passed by reference,
  * are spilled when memory is short, and leave nothing behind. */
 #include <setjmp.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ MR_TASK(make) {
     return status;
 }
 
-/* Writes into its argument, which changes only its own mapping, and returns it. */
+/* Writes into its argument, which changes only the worker's mapping, and returns it. */
 MR_TASK(scribble) {
     mr_tensor tensor;
     MR_TRY(mr_arg_tensor(call, 0, &tensor));
@@ -122,7 +122,7 @@ static void put_and_get(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-/* A view that was written to, compared with what other processes see. */
+/* Compares a view that was written to with what other processes read. */
 static void sealed_objects_can_be_read(void **state) {
     static float read[FLOATS];
     mr_ref ref = put(FLOATS, 3);
@@ -155,7 +155,7 @@ static void arguments_and_results(void **state) {
     assert_true(future_assert_float(mr, total) == FLOATS / 2);
     assert_int_equal(mr_call_task(mr, "make", &made, mr_int(FLOATS), mr_float(2)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum", &twice, mr_future(made)),
-                     MR_OK); /* by reference: created by one worker, read by another */
+                     MR_OK); /* by reference: made by one worker, read by another */
     assert_true(future_assert_float(mr, twice) == 2.0 * FLOATS);
     assert_tensor(made, FLOATS, 2, 2);
     mr_release(mr, made);
@@ -167,7 +167,7 @@ static void several_at_once(void **state) {
     float *b = filled(FLOATS, 1);
     assert_int_equal(mr_call_task(mr, "both", &answer, mr_future(a), mr_int(10), mr_vector(b, FLOATS)), MR_OK);
     free(b);
-    mr_release(mr, a); /* the call has it */
+    mr_release(mr, a); /* the call holds the reference */
     assert_true(future_assert_float(mr, answer) == 21);
     assert_true(object_listing_settles(mr, 0));
 }
@@ -194,7 +194,7 @@ static void a_value_outlives_its_runtime(void **state) {
     mr = before;
     float *data = (float *)(uintptr_t)tensor.data;
     for (size_t i = 0; i < FLOATS; i++) assert_true(data[i] == 7);
-    data[0] = 8; /* writable, as before */
+    data[0] = 8; /* still writable */
     assert_true(data[0] == 8);
     mr_value_release(&value);
 }
@@ -242,9 +242,9 @@ static void a_result_outlives_its_maker(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-/* More than fits: objects without a view are spilled and restored. */
+/* More objects than fit into memory: objects without a view are spilled and restored. */
 static void more_than_fits_goes_to_disk(void **state) {
-    enum { COUNT = 40 }; /* 4 MB each, in 64 MB */
+    enum { COUNT = 40 }; /* 4 MB each, in a store of 64 MB */
     mr_ref refs[COUNT];
     for (int i = 0; i < COUNT; i++) refs[i] = put(FLOATS, (float)i);
     assert_true(object_listing_of(mr).spilled > 0);
@@ -275,7 +275,7 @@ typedef struct looked_at { /* objects that cannot be spilled */
     int count;
 } looked_at;
 
-/* Puts and views more and more objects until that fails. */
+/* Puts and views objects until a put fails. */
 static mr_status look_at_more(looked_at *all, const float *data) {
     while (all->count < LOOKED_AT_MOST) {
         MR_TRY(mr_put(mr, mr_vector(data, 2 * FLOATS), &all->refs[all->count]));
@@ -293,7 +293,7 @@ static void look_at_less(looked_at *all) {
 
 static bool has_enough(void *user) { return ++*(int *)user > 3; }
 
-/* A wait for memory may be interrupted. The error of a wait that times out names the holders of the memory. */
+/* Waits for memory may be interrupted. The error of a timed-out wait names the holders of the memory. */
 static void waiting_for_memory_is_given_up(void **state) {
     float *data = filled(2 * FLOATS, 1);
     looked_at all = {.count = 0};
@@ -317,7 +317,7 @@ typedef struct late_death {
     int asked;
 } late_death;
 
-/* First the actor is killed, and some time later memory is free. */
+/* Kills the actor, and lets memory become free later. */
 static bool ends_the_actor(void *user) {
     late_death *death = user;
     if (death->asked++ == 0) assert_int_equal(mr_actor_kill(mr, death->metadata), MR_OK);
@@ -325,7 +325,7 @@ static bool ends_the_actor(void *user) {
     return false;
 }
 
-/* An actor that was alive when the call was made, and is dead when there is memory for its argument. */
+/* An actor is alive when the call is made, and dead when there is memory for the call's argument. */
 static void the_actor_dies_while_its_argument_waits(void **state) {
     float *data = filled(2 * FLOATS, 1);
     late_death death = {.asked = 0};
@@ -338,8 +338,8 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     mr_on_memory_wait(mr, ends_the_actor, &death);
     assert_int_equal(mr_call_actor(mr, death.metadata, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
     mr_on_memory_wait(mr, NULL, NULL);
-    assert_true(death.asked >
-                0); /* the actor's memory is freed, too, so there may be enough before the driver releases any */
+    /* The dead actor's memory is freed, too, and may suffice before the driver releases its own. */
+    assert_true(death.asked > 0);
     assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
     mr_release(mr, echo);
     mr_actor_release(mr, death.metadata);

@@ -2,7 +2,7 @@
  * each step of its processes (every failpoint).
  *
  *   the node, its spill thread included, dies at a point: the driver gets that error, and nothing is left
- *   Ctrl-C reaches the driver exactly at a point: it ends, and nothing is left
+ *   Ctrl-C reaches the driver exactly at a point: the driver ends, and nothing is left
  *
  * Needs a build with failpoints. The node gets its failpoint through the environment, which the driver itself has read
  * before; failpoints that only a node passes are not tried in others. */
@@ -106,7 +106,7 @@ static void a_node_that_is_killed_anywhere(void **state) {
 static int stop_at_a_point(void *argument) {
     const visit *visit = argument;
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
+    signal(SIGINT, SIG_DFL); /* shells start background processes with SIGINT ignored */
     if (open_runtime(visit->fixture) != MR_OK) return 1;
     if (failpoint_arm(visit->spec) != MR_OK) return 2;
     chaos_end end = load_for_a_while(11);
@@ -147,7 +147,7 @@ static void an_interrupt_anywhere(void **state) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(a_node_that_is_killed_anywhere),
         IN_A_WORLD(an_interrupt_anywhere),

@@ -43,7 +43,7 @@ MR_TASK(die) {
 
 MR_TASK(process_id_of_worker) { return mr_return(call, mr_int(getpid())); }
 
-/* The child returns a value or an error, as requested; its parent returns the child's end. */
+/* The child returns a value or an error, as requested. The parent returns how the child ended. */
 MR_TASK(fork_child) {
     int64_t fails;
     int status;
@@ -61,7 +61,7 @@ MR_TASK(pause_ms) {
     return mr_return(call, mr_int(ms));
 }
 
-/* Nested: each waits for the next one. */
+/* Nested tasks, each of which waits for the next. */
 MR_TASK(deep) {
     int64_t depth, below = 0;
     mr_ref ref;
@@ -92,7 +92,7 @@ static int count_in_file(const char *path, char what) {
     return count;
 }
 
-/* Submits a child, which does the same, and runs until it is cancelled; then writes to a file. */
+/* Submits a child that does the same, and runs until cancelled; then writes to a file. */
 MR_TASK(endless) {
     char path[128];
     mr_span text;
@@ -108,7 +108,7 @@ MR_TASK(endless) {
     return MR_OK;
 }
 
-MR_TASK(split) { /* a number into its digits, as many as requested */
+MR_TASK(split) { /* splits a number into as many digits as requested */
     int64_t number, skip = -1;
     MR_TRY(mr_arg_int(call, 0, &number));
     if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &skip));
@@ -123,8 +123,8 @@ static void again_path(int64_t base, char *out, size_t size) {
     snprintf(out, size, "/tmp/miniray-again-%lld", (long long)base);
 }
 
-/* Returns its number; the body with DEADLY kills its worker the first time, which a file records. Its arguments are
- * small. */
+/* Returns its number. The body with DEADLY kills its worker the first time, and records that in a file. The arguments
+ * are small. */
 MR_TASK(die_once) {
     char path[64];
     int64_t base, number;
@@ -178,7 +178,7 @@ static void many_tasks_at_once(void **state) {
 static void futures_are_arguments(void **state) {
     mr_ref ref, next;
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(0), mr_int(0)), MR_OK);
-    for (int i = 0; i < 500; i++) { /* a chain that is submitted before its first task has run */
+    for (int i = 0; i < 500; i++) { /* the whole chain is submitted before its first task has run */
         assert_int_equal(mr_call_task(mr, "add", &next, mr_future(ref), mr_int(1)), MR_OK);
         mr_release(mr, ref);
         ref = next;
@@ -217,8 +217,8 @@ static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
     for (int i = 0; i < 8; i++) assert_int_equal(future_assert_int(mr, slow[i]), 30);
 }
 
-/* A worker that knows a task's name gets it before it is recorded here (tasks_submit_straight): tasks that are
- * unfinished when the worker dies are sent to another one, with their arguments. */
+/* A worker that knows a task's name gets the task before it is recorded here (tasks_submit_straight). Tasks that are
+ * unfinished when the worker dies are sent to another worker, with their arguments. */
 static void tasks_submitted_together_are_retried(void **state) {
     enum { TASKS = 40, ROUNDS = 3 };
     for (int round = 0; round < ROUNDS; round++) {
@@ -229,7 +229,7 @@ static void tasks_submitted_together_are_retried(void **state) {
         assert_true(fd >= 0);
         close(fd);
         mr_ref refs[TASKS], none[TASKS];
-        for (int i = 0; i < TASKS; i++) /* the workers learn the name */
+        for (int i = 0; i < TASKS; i++) /* makes the name known to the workers */
             assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(base), mr_int(100 + i)), MR_OK);
         for (int i = 0; i < TASKS; i++) assert_int_equal(future_assert_int(mr, refs[i]), 100 + i);
         for (int i = 0; i < TASKS; i++) {
@@ -303,7 +303,7 @@ static void several_values_are_returned(void **state) {
     assert_non_null(strstr(mr_last_error(), "did not return value 2"));
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 1), &number, 1, refs),
                      MR_OK);
-    assert_int_equal(future_assert_failure(mr, refs[0]), MR_INVALID); /* it returned more values than requested */
+    assert_int_equal(future_assert_failure(mr, refs[0]), MR_INVALID); /* the task returned more values than requested */
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = -1), &number, 1, refs),
                      MR_INVALID);
     mr_actor counter;
@@ -320,8 +320,9 @@ static void several_values_are_returned(void **state) {
     assert_int_equal(future_assert_int(mr, refs[0]), 1);
 }
 
-/* Two workers: the task and its child run, the child's child waits. All end with the first. The child's child may begin
- * on the first worker that ends, before the second one has read its cancellation; then it ends, too. */
+/* Of two workers, one runs the task and one its child; the child's child waits. All three end when the first is
+ * cancelled. The child's child may begin on the worker that is free first, before its own cancellation has arrived
+ * there; then it is cancelled while it runs. */
 static void a_running_task_is_cancelled_with_its_children(void **state) {
     char path[] = "/tmp/miniray-cancel-XXXXXX";
     int fd = mkstemp(path);
@@ -370,7 +371,7 @@ static void several_futures_become_one(void **state) {
     mr_value_release(&value);
     mr_release(mr, all);
     assert_int_equal(mr_call_task(mr, "no such task", &all), MR_NOT_FOUND);
-    assert_null(strstr(mr_last_error(), ".join")); /* not a task of the user */
+    assert_null(strstr(mr_last_error(), ".join")); /* .join is no task of the user */
 }
 
 static void a_group_is_submitted_as_one(void **state) {
@@ -384,7 +385,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
-    assert_int_equal(future_assert_int(mr, outside), 1); /* nothing of the batch has run */
+    assert_int_equal(future_assert_int(mr, outside), 1); /* no task of the batch has run */
     mr_value value;
     assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
     assert_non_null(strstr(mr_last_error(), "timed out after 0.001 s waiting for task '"));
@@ -393,7 +394,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, second), 3);
     assert_int_equal(future_assert_int(mr, first), 2);
     assert_int_equal(future_assert_int(mr, sum), 12);
-    assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever the dependencies */
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* a dropped batch runs nothing, whatever its dependencies */
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
     assert_int_equal(mr_batch_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
@@ -405,7 +406,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, outside), 4);
 }
 
-/* With max_calls, no worker runs more calls than that; one by one each runs exactly as many, unless it was idle. */
+/* With max_calls, no worker runs more calls than that, and a worker ends after them. */
 static void a_worker_that_has_run_enough_is_ended(void **state) {
     enum { TASKS = 12, MOST = 3 };
     mr_task_options few = MR_OPTIONS(mr_task_options, .max_calls = MOST, .max_retries = -1);
@@ -445,7 +446,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_gives_its_result),
         cmocka_unit_test(many_tasks_at_once),

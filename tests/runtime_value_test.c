@@ -82,7 +82,7 @@ MR_TASK(ones) {
     return status;
 }
 
-MR_TASK(describe) { /* an error: the length of its chain of causes, and itself */
+MR_TASK(describe) { /* an error: the length of its chain of causes, and the error itself */
     mr_value value;
     mr_error error;
     size_t count = 0;
@@ -123,7 +123,7 @@ static void large_values_go_both_ways(void **state) {
     mr_value value;
     double total;
     assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, COUNT)), MR_OK);
-    free(data); /* it was copied */
+    free(data); /* the value was copied */
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_float(&value, &total), MR_OK);
     assert_true(total == COUNT / 2);
@@ -188,7 +188,7 @@ static void arguments_may_be_kept(void **state) {
     assert_int_equal(mr_new_actor(mr, "Keeper", &metadata), MR_OK);
     assert_int_equal(mr_call_actor(mr, metadata, "keep", &ref, mr_vector(data, 100000), mr_vector(data, 3)), MR_OK);
     assert_int_equal(future_assert_int(mr, ref), 1);
-    for (int i = 0; i < 20; i++) { /* other allocations reuse the freed memory */
+    for (int i = 0; i < 20; i++) { /* further allocations reuse freed memory */
         data[0] = (float)i;
         assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, 100000)), MR_OK);
         mr_value value;
@@ -210,7 +210,7 @@ static void errors_are_values(void **state) {
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no luck")), MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &next, mr_future(bad), mr_int(1)), MR_OK);
     assert_int_equal(mr_task_submit(mr, "describe", &wants, MR_ARGS(mr_future(next), mr_int(1)), &ref), MR_OK);
-    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK); /* the body's result, with the error inside */
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK); /* the body's result, which contains the error */
     mr_value item;
     int64_t causes = -1;
     assert_int_equal(mr_value_count(&value), 2);
@@ -279,7 +279,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put_and_get),
         cmocka_unit_test(large_values_go_both_ways),

@@ -26,9 +26,9 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 300 * 1000, EXTRA = 1000 };
 /* ---- A worker: a model of two tensors, all of whose floats are equal, and private bytes after it. */
 
 typedef struct worker {
-    mr_shared_model *share; /* NULL: it sends copies */
+    mr_shared_model *share; /* NULL: the worker sends copies */
     float *floats;          /* ITEMS and one more, then EXTRA */
-    bool exported;          /* in the last sync */
+    bool exported;          /* exported in the last sync */
 } worker;
 
 static void worker_free(void *self) {
@@ -94,7 +94,7 @@ MR_METHOD(Sharer, add) { /* a step of training */
     return MR_OK;
 }
 
-/* The value of all its floats; a failure if they differ, or if the private bytes have changed. */
+/* The value of all the floats; fails if they differ, or if the private bytes have changed. */
 MR_METHOD(Sharer, value) {
     const worker *self = mr_self(call);
     for (size_t i = 0; i < ITEMS + 1; i++)
@@ -129,7 +129,7 @@ static mr_actor hire(double value, int64_t shares) {
     return made;
 }
 
-static sync_fixture make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+static sync_fixture make_team(const char *strategy) { /* three workers whose floats are 0, 10 and 20 */
     sync_fixture fixture = {.server = sync_fixture_server(strategy)};
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w, 1);
     return fixture;
@@ -162,7 +162,7 @@ static float first_float(const mr_value *weights) {
 
 static void a_sync_is_in_place(void **state) {
     sync_fixture fixture = make_team(NULL);
-    for (int round = 1; round <= 4; round++) { /* both halves, twice */
+    for (int round = 1; round <= 4; round++) { /* uses both halves of the memory twice */
         assert_int_equal(sync_all(&fixture), round);
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             assert_int_equal(ask_int(fixture.workers[w], "was_exported"), 1);
@@ -218,7 +218,7 @@ static void shared_and_sent_models_sync_together(void **state) {
     }
 }
 
-/* The later of two requests to a worker is the valid one. */
+/* Of two requests to a worker the later one counts. */
 static void a_model_exported_again_is_neither_written_nor_imported(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref first, second, sync[3];
@@ -233,7 +233,8 @@ static void a_model_exported_again_is_neither_written_nor_imported(void **state)
     assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &three, args, 4, sync), MR_OK);
     mr_ref third, taken;
     assert_int_equal(mr_wait(mr, sync, 3, 3, PATIENCE_US, (unsigned char[3]){0}, &(size_t){0}), MR_OK);
-    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &third), MR_OK); /* but not accepted */
+    /* Exported, but not accepted. */
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &third), MR_OK);
     assert_int_equal(mr_call_actor(mr, fixture.workers[0], "take_weights", &taken, mr_future(sync[0])), MR_OK);
     assert_int_equal(future_assert_failure(mr, taken), MR_BUSY);
     for (int i = 0; i < 3; i++) mr_release(mr, sync[i]);
@@ -265,18 +266,18 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
     }
 }
 
-/* A process dies at this point: each other model is entirely the old version or entirely the new one, and the next sync
- * with a new server or a new worker is in place again. */
+/* A process dies at this point. Each other model is entirely of the old version or entirely of the new one; the next
+ * sync, with a new server or a new worker, is in place again. */
 static void dies_at(const char *point, bool server) {
     sync_fixture fixture = make_team(NULL);
-    /* they are running */
+    /* all workers run */
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
     mr_actor *victim = server ? &fixture.server : &fixture.workers[1];
     sync_fixture_arm(*victim, point);
     assert_int_not_equal(future_assert_failure(mr, sync_begin(&fixture)), MR_OK);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
         if (!server && w == 1) continue;
-        double value = sync_fixture_value(fixture.workers[w]); /* which reads all of it */
+        double value = sync_fixture_value(fixture.workers[w]); /* `value` reads the whole model */
         assert_true(value == 10 * w || (!server && value == 10));
     }
     mr_actor_release(mr, *victim);
@@ -299,7 +300,8 @@ static void deaths_at_every_point(void **state) {
     dies_at("train.taken=kill", false);
 }
 
-/* A restarted server whose call is retried writes the model, whether it was written before or not. */
+/* The call of a dead server is retried by the server's next process, which writes the model, whether or not the model
+ * was written before. */
 static void server_dies_and_tries_again(const char *point) {
     const mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_restarts = 1, .max_call_retries = 1);
     sync_fixture fixture = make_team(NULL);
@@ -322,7 +324,7 @@ static void a_server_that_dies_writes_again(void **state) {
     server_dies_and_tries_again("train.aggregated=kill");
 }
 
-/* The same at any instant: the victim is killed from outside after a random time. */
+/* Kills the victim from outside after a random time. */
 static void deaths_at_any_instant(void **state) {
     rng rng;
     rng_init(&rng, 7);
@@ -336,7 +338,7 @@ static void deaths_at_any_instant(void **state) {
         int64_t until = clock_now_us(clock_real()) + (int64_t)rng_below(&rng, 3000);
         while (clock_now_us(clock_real()) < until) continue;
         kill(process, SIGKILL);
-        (void)future_assert_failure(mr, sync); /* the sync may have ended before */
+        (void)future_assert_failure(mr, sync); /* the sync may have ended before the death */
         for (int w = 0; w < (server ? SYNC_FIXTURE_WORKERS : SYNC_FIXTURE_WORKERS - 1); w++) {
             double value = sync_fixture_value(fixture.workers[w]);
             assert_true(value == 10 * w || value == 10);
@@ -345,8 +347,8 @@ static void deaths_at_any_instant(void **state) {
     }
 }
 
-/* A worker that died after it shared its model counts as dead: its memory is gone as soon as the node has learned of
- * the death. */
+/* A worker that died after it shared its model counts as dead: its memory is freed when the node has noticed the
+ * death. */
 static void a_worker_that_exported_and_died_is_dead(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported[2], sync[4];
@@ -362,7 +364,7 @@ static void a_worker_that_exported_and_died_is_dead(void **state) {
         assert_true(clock_now_us(clock_real()) < end);
         assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
         for (int i = 0; i < 4; i++)
-            status = future_assert_failure(mr, sync[i]); /* as long as the memory exists, it can be written */
+            status = future_assert_failure(mr, sync[i]); /* as long as the memory exists, the server can write it */
         assert_true(status == MR_OK || status == MR_BUSY || status == MR_ACTOR_DIED);
     }
     mr_release(mr, exported[0]);

@@ -1,4 +1,5 @@
-/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive whole, in the requested memory. */
+/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive complete, in the requested
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +61,7 @@ static void bodies_of_every_size_arrive_where_they_are_wanted(void **state) {
     free(in);
 }
 
-/* In three pieces, one of them empty. */
+/* Sends a body in three pieces, one of them empty. */
 static bool send_now(shm_end *end, uint64_t number, span body) {
     uint8_t *at;
     mr_status status = end->transport.ops->reserve(end->transport.self, end->link, sizeof number, &at);
@@ -87,21 +88,21 @@ static void bodies_that_leave_at_once_leave_whole_or_not_at_all(void **state) {
             assert_true(shm_pair_until(pair, &pair->b.messages, ++sent));
             assert_int_equal(pair->b.body_size, size);
         } else {
-            refused++; /* not enough room yet: the ring grows */
+            refused++; /* no room until the ring has grown */
         }
         assert_int_equal(pair->b.wrong, 0);
     }
     assert_true(sent > 40 && refused >= 1);
     int64_t deadline = clock_now_us(clock_real()) + SHM_PATIENCE_US;
     while (!send_now(&pair->a, sent, span_of(out, 10000)) && clock_now_us(clock_real()) < deadline) {
-        shm_transport_poll(pair->a.shm_transport); /* the reader returns read memory when it is otherwise idle */
+        shm_transport_poll(pair->a.shm_transport); /* an otherwise idle reader returns read memory */
         shm_transport_poll(pair->b.shm_transport);
     }
     unsigned row = 1;
     for (sent++; row < 1000 && send_now(&pair->a, sent, span_of(out, 10000)); row++) sent++;
-    assert_true(row < 1000); /* no process reads: the ring is full */
+    assert_true(row < 1000); /* the ring is full, since no process reads */
     mr_status status = pair->a.transport.ops->reserve(pair->a.transport.self, pair->a.link, sizeof(uint64_t), &at);
-    assert_true(status == MR_OK || status == MR_BUSY); /* and the link is unchanged */
+    assert_true(status == MR_OK || status == MR_BUSY); /* the link is unchanged */
     assert_true(shm_pair_until(pair, &pair->b.messages, sent));
     shm_pair_send(pair, &pair->a, sent, 100);
     assert_true(shm_pair_until(pair, &pair->b.messages, sent + 1));

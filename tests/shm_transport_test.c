@@ -34,7 +34,7 @@ static void two_processes_find_each_other_by_name_and_by_number(void **state) {
     assert_int_equal(pair->a.wrong, 0);
 }
 
-/* A process that polls until there is nothing and then sleeps must not sleep when a link has just opened. */
+/* A process that polls until nothing arrives and then sleeps must not sleep when a link has just opened. */
 static void hearing_of_a_link_is_something(void **state) {
     shm_pair *pair = *state;
     assert_int_equal(pair->a.transport.ops->open(pair->a.transport.self, "shm:bob", &pair->a.link), MR_OK);
@@ -59,7 +59,7 @@ static void bad_addresses_are_refused(void **state) {
     assert_int_equal(transport.ops->open(transport.self, "shm:#12zz", &link), MR_INVALID);
     assert_int_equal(transport.ops->open(transport.self, "shm:nobody", &link), MR_OK);
     uint8_t *at;
-    assert_int_equal(transport.ops->reserve(transport.self, link, 8, &at), MR_CLOSED); /* still opening */
+    assert_int_equal(transport.ops->reserve(transport.self, link, 8, &at), MR_CLOSED); /* the link is still opening */
     assert_true(shm_pair_until(pair, &pair->a.closed, 1));
     assert_int_equal(pair->a.cause.status, MR_NOT_FOUND);
     assert_true(strlen(pair->a.cause.text) > 0);
@@ -100,13 +100,13 @@ static void a_run_is_left_alone_until_its_sender_waits(void **state) {
     shm_transport_wait(pair->a.shm_transport, NULL, 0);
     hold_numbers(&pair->a, 0, LANE_ROW + 6);
     poll_often(&pair->b);
-    assert_int_equal(pair->b.messages, LANE_ROW); /* the first messages of a row have left at once */
+    assert_int_equal(pair->b.messages, LANE_ROW); /* the first messages of a run leave at once */
     shm_transport_wait(pair->a.shm_transport, NULL, 0);
     poll_often(&pair->b);
     assert_int_equal(pair->b.messages, LANE_ROW + 6);
     hold_numbers(&pair->a, LANE_ROW + 6, LANE_ROW + 7);
     poll_often(&pair->b);
-    assert_int_equal(pair->b.messages, LANE_ROW + 7); /* it has waited: a new row */
+    assert_int_equal(pair->b.messages, LANE_ROW + 7); /* after a pause, a new run */
     assert_int_equal(pair->b.wrong, 0);
 }
 
@@ -120,7 +120,7 @@ static void another_message_ends_a_run(void **state) {
     assert_int_equal(pair->b.wrong, 0);
 }
 
-/* Its sender does other work, and does not poll again. */
+/* The sender of the unfinished run does other work, and does not poll again. */
 static void an_unfinished_run_is_read_all_the_same(void **state) {
     shm_pair *pair = *state;
     shm_pair_join(pair);
@@ -157,7 +157,7 @@ static void a_full_ring_grows_and_later_shrinks(void **state) {
     assert_true(shm_pair_until(pair, &pair->b.messages, 20000));
     assert_int_equal(pair->b.wrong, 0);
     int64_t deadline = clock_now_us(clock_real()) + SHM_PATIENCE_US;
-    /* the broker may be slow */
+    /* the broker may take a while */
     while (shm_transport_stats_now(pair->a.shm_transport).grown == 0 && clock_now_us(clock_real()) < deadline) {
         shm_transport_poll(pair->b.shm_transport);
         if (shm_transport_poll(pair->a.shm_transport) == 0) shm_transport_wait(pair->a.shm_transport, NULL, 1000);
@@ -189,14 +189,14 @@ static void closing_delivers_what_was_sent_before(void **state) {
     link_id old = pair->a.link;
     for (unsigned i = 0; i < 20; i++) assert_int_equal(shm_end_send(&pair->a, i, 100), MR_OK);
     pair->a.transport.ops->close(pair->a.transport.self, old);
-    pair->a.transport.ops->close(pair->a.transport.self, old); /* twice: no effect */
+    pair->a.transport.ops->close(pair->a.transport.self, old); /* a second close: no effect */
     assert_true(shm_pair_until(pair, &pair->b.closed, 1));
     assert_true(shm_pair_until(pair, &pair->a.closed, 1));
     assert_int_equal(pair->b.messages, 20);
     assert_int_equal(pair->b.wrong, 0);
     assert_int_equal(pair->a.cause.status, MR_CLOSED);
     assert_int_equal(pair->b.cause.status, MR_CLOSED);
-    shm_pair_join(pair); /* opened is 1 already: detected below */
+    shm_pair_join(pair); /* `opened` is 1 already; the new link is detected below */
     assert_true(shm_pair_until(pair, &pair->b.opened, 2));
     assert_int_not_equal(pair->a.link.v, old.v);
     uint8_t *at;
@@ -204,7 +204,7 @@ static void closing_delivers_what_was_sent_before(void **state) {
     assert_int_equal(pair->a.closed, 1);
 }
 
-/* The messages of a dead process are read to their end, or, if the ring has no end, up to the maximum. */
+/* The messages of a dead process are read to their end. A ring without an end is read up to the maximum. */
 static void a_ring_without_an_end_is_not_read_for_ever(void **state) {
     shm_pair *pair = *state;
     shm_pair_join(pair);
@@ -282,8 +282,8 @@ static void a_killed_process_is_reported_with_its_cause_after_what_it_sent(void 
     assert_true(strlen(pair->b.cause.text) > 0);
 }
 
-/* Joins as eve and sends to bob until its ring has grown, where it is stopped: the move is published, and eve has not
- * left the old ring yet. When it continues, it sends the remaining messages. */
+/* Joins as eve and sends to bob until the ring has grown; there eve is stopped: the move is published, and eve has not
+ * left the old ring. When eve continues, it sends the remaining messages. */
 static int stops_while_moving(void *argument) {
     peer_child *child = argument;
     shm_end end;
@@ -303,20 +303,20 @@ static int stops_while_moving(void *argument) {
     return 0;
 }
 
-/* Regression: a sender was preempted exactly there, the broker reused the memory for another ring, and the sender,
- * which took the flags for those of its own ring, cleared those of the other: a message was never noticed. */
+/* Regression test. A sender was preempted at that point; the broker reused the old ring's memory for another ring; the
+ * sender then cleared flags of the other ring, which it took for its own, and a message was never noticed. */
 static void a_ring_is_not_given_back_before_its_sender_has_left_it(void **state) {
     if (failpoint_count() == 0) skip();
     shm_pair *pair = *state;
     peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(stops_while_moving, &child);
     assert_true(shm_pair_until(pair, &pair->b.opened, 1));
-    assert_true(test_child_stops(pid)); /* it has filled its ring, because no process reads it, and has a larger one */
+    assert_true(test_child_stops(pid)); /* eve has filled its ring, which no process reads, and has a larger ring */
     int64_t deadline = clock_now_us(clock_real()) + SHM_PATIENCE_US;
     while (shm_transport_stats_now(pair->b.shm_transport).leaving == 0 && clock_now_us(clock_real()) < deadline)
         if (shm_transport_poll(pair->b.shm_transport) == 0) shm_transport_wait(pair->b.shm_transport, NULL, 10000);
     assert_int_equal(shm_transport_stats_now(pair->b.shm_transport).leaving, 1);
-    for (int i = 0; i < 20; i++) { /* only a message of its sender changes that */
+    for (int i = 0; i < 20; i++) { /* only a further message of eve ends this state */
         shm_transport_poll(pair->b.shm_transport);
         shm_transport_wait(pair->b.shm_transport, NULL, 1000);
     }
@@ -348,7 +348,7 @@ static int tear_down_killed(void **state) {
     return code == -SIGKILL ? 0 : 1;
 }
 
-/* Echoes from inside an event loop until its first link is closed. */
+/* Echoes messages in an event loop until its first link is closed. */
 static int echoes_in_a_loop(void *argument) {
     peer_child *child = argument;
     shm_end end;
@@ -368,7 +368,7 @@ static void a_process_that_sleeps_in_its_loop_answers(void **state) {
     shm_pair *pair = *state;
     peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(echoes_in_a_loop, &child);
-    for (int tries = 0; pair->a.opened == 0 && tries < 1000; tries++) { /* until it has joined */
+    for (int tries = 0; pair->a.opened == 0 && tries < 1000; tries++) { /* until the child has joined */
         assert_int_equal(pair->a.transport.ops->open(pair->a.transport.self, "shm:dora", &pair->a.link), MR_OK);
         unsigned closed = pair->a.closed;
         while (pair->a.opened == 0 && pair->a.closed == closed)

@@ -42,7 +42,7 @@ static void idle_peers_stay_together(void **state) {
     WAIT_FOR(pair->loop, pair->server.messages == 1);
 }
 
-/* Reserved memory does not move, however long its owner takes and whatever other frames are sent meanwhile. */
+/* Reserved memory does not move while it is reserved, whatever other frames are sent. */
 static void heartbeats_do_not_disturb_a_reservation(void **state) {
     socket_pair *pair = *state;
     socket_transport_options often = {.heartbeat_us = 2000, .heartbeat_misses = 1000};
@@ -61,7 +61,7 @@ static void heartbeats_do_not_disturb_a_reservation(void **state) {
     assert_int_equal(pair->client.closed + pair->server.closed, 0);
 }
 
-/* This process is stopped for long while its peer's answer waits in the socket. */
+/* This process is stopped for long while the peer's answer waits in the socket. */
 static void a_stopped_process_does_not_blame_its_peer(void **state) {
     socket_pair *pair = *state;
     socket_transport_options client = {.heartbeat_us = 10000, .heartbeat_misses = 2}, server = {.heartbeat_us = -1};
@@ -77,13 +77,13 @@ static void a_stopped_process_does_not_blame_its_peer(void **state) {
     socket_pair_down(pair);
 }
 
-/* Every tick finds that nothing was read since the last one, because the answer is still in the socket. */
+/* At every tick nothing was read since the previous tick, because the answer is still in the socket. */
 static void an_answer_that_is_not_read_yet_counts(void **state) {
     socket_pair *pair = *state;
     socket_transport_options client = {.heartbeat_us = 10000, .heartbeat_misses = 1}, server = {.heartbeat_us = -1};
     socket_pair_link_apart(pair, &server, &client);
     for (int i = 0; i < 30; i++) {
-        poll(NULL, 0, 15); /* past the tick, but not late */
+        poll(NULL, 0, 15); /* longer than a tick, but within the limit */
         event_loop_run_once(pair->other, 0);
         event_loop_run_once(pair->other, 0);
         event_loop_run_once(pair->loop, 0);
@@ -92,7 +92,7 @@ static void an_answer_that_is_not_read_yet_counts(void **state) {
     socket_pair_down(pair);
 }
 
-/* A body takes longer than the allowed silence; its progress is a sign of life. */
+/* A body takes longer than the allowed silence; the progress of the body is a sign of life. */
 static void a_slow_body_is_no_silence(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = 5000, .heartbeat_misses = 10};
@@ -101,7 +101,7 @@ static void a_slow_body_is_no_silence(void **state) {
     assert_int_equal(socket_end_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, 60 * MB)), MR_OK);
     int64_t start_us = clock_now_us(clock_real()), now_us = start_us, read_us = start_us;
     while (pair->server.messages == 0 && pair->client.closed == 0 && now_us - start_us < SOCKET_END_PATIENCE_US) {
-        if (now_us >= read_us) { /* the server reads a little every 10 ms, and sends nothing meanwhile */
+        if (now_us >= read_us) { /* the server reads a few bytes every 10 ms, and sends nothing */
             event_loop_run_once(pair->other, 0);
             read_us = now_us + 10000;
         }
@@ -110,18 +110,18 @@ static void a_slow_body_is_no_silence(void **state) {
     }
     assert_int_equal(pair->client.closed, 0);
     assert_int_equal(pair->server.messages, 1);
-    assert_true(now_us - start_us > 11 * 5000); /* otherwise the test proves nothing */
+    assert_true(now_us - start_us > 11 * 5000); /* otherwise the silence was too short to prove anything */
     socket_pair_down(pair);
     free(body);
 }
 
-/* Through shared memory. A message takes longer than an interval, and between two wakes of the client lie more messages
- * than the allowed intervals of silence; the progress of its bytes is a sign of life. */
+/* Through shared memory. A message takes longer than an interval, and more messages than the allowed number of silent
+ * intervals arrive between two wakes of the client; the progress of the bytes is a sign of life. */
 enum { SLOW_MESSAGES = 200 };
 
 static void take_slowly(socket_end *end, link_id link, const message *message) {
     socket_pair *pair = end->user;
-    if (end->messages > SLOW_MESSAGES) return; /* the last ones: no message behind them could show progress */
+    if (end->messages > SLOW_MESSAGES) return; /* the last messages: no later one could show progress */
     poll(NULL, 0, 5);
     event_loop_run_once(pair->loop, 0);
 }
@@ -147,7 +147,7 @@ static void a_reader_that_takes_little_at_a_time_is_no_silence(void **state) {
     socket_pair_down(pair);
 }
 
-/* The server is gone while the client waits for room: the client learns it at once, without a heartbeat. */
+/* The server dies while the client waits for room: the client is notified at once, without a heartbeat. */
 static void a_blocked_sender_is_notified_of_a_death(void **state) {
     socket_pair *pair = *state;
     socket_transport_options silent = {.heartbeat_us = -1};
@@ -177,7 +177,7 @@ static void close_sends_what_was_committed(void **state) {
         assert_int_equal(socket_end_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, 20 * MB)),
                          MR_OK);
         pair->client.wire.ops->close(pair->client.wire.self, pair->link);
-        pair->client.wire.ops->close(pair->client.wire.self, pair->link); /* once is enough */
+        pair->client.wire.ops->close(pair->client.wire.self, pair->link); /* one close suffices */
         assert_int_equal(socket_end_send(&pair->client, pair->link, "x", 1), MR_CLOSED);
         WAIT_FOR(pair->loop, pair->server.closed == 1 && pair->client.closed == 1);
         assert_int_equal(pair->server.messages, 101);
@@ -225,7 +225,7 @@ static void a_link_may_be_closed_inside_its_events(void **state) {
     free(body);
 }
 
-/* Neither waits for the other as long as for a peer that does not read. */
+/* Each side closes without the wait for a peer that does not read. */
 static void both_may_close_at_once(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.linger_us = 600 * 1000000LL};
@@ -280,11 +280,11 @@ static void closing_the_stream_ends_every_link(void **state) {
     free(body);
 }
 
-/* The server has not read the client's messages. Its last messages arrive nevertheless. */
+/* The client's last messages arrive although the server has not read the earlier ones. */
 static void last_words_are_not_lost_in_a_reset(void **state) {
     socket_pair *pair = *state;
     const socket_transport_options server = {.send_high = 8 * MB};
-    /* a heartbeat that arrives after the close would reset the link */
+    /* without heartbeats: one that arrives after the close would reset the link */
     const socket_transport_options client = {.heartbeat_us = -1};
     socket_pair_link_apart(pair, &server, &client);
     uint8_t head[10000] = {0};
@@ -335,7 +335,7 @@ static void an_old_id_is_recognised(void **state) {
     assert_int_equal(pair->client.closed, 1);
 }
 
-/* The completion of a body is reported exactly once, however its link ends. */
+/* The end of each body is reported exactly once, however its link ends. */
 static void every_body_is_told_once(void **state) {
     socket_pair *pair = *state;
     enum { BODIES = 20 };
@@ -419,7 +419,7 @@ static void thousands_of_links_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest by_socket[] = {TESTS(BY_SOCKET) BY_SOCKET(last_words_are_not_lost_in_a_reset)};
-    const struct CMUnitTest shared[] = {/* not the last one: a socket takes more at once than a shm pipe */
+    const struct CMUnitTest shared[] = {/* not BY_SOCKET's: a socket takes more at once than a shm pipe */
                                         TESTS(SHARED) SHARED(a_reader_that_takes_little_at_a_time_is_no_silence)};
     int failed = cmocka_run_group_tests_name("by socket", by_socket, NULL, NULL);
     return failed + cmocka_run_group_tests_name("through shared memory", shared, NULL, NULL);

@@ -29,14 +29,14 @@
 
 enum {
     BATCH = 128 * 1024,          /* bytes written at once */
-    BODY_TAKEN_MAX = 256 * 1024, /* larger ones are refused */
+    BODY_TAKEN_MAX = 256 * 1024, /* larger bodies are refused */
     LINGERING = 64,              /* connections that stay open in the middle of a frame */
     STRANGERS_MAX = 100,
     GROWTH_MAX_KB = 100 * 1024, /* maximal growth of the server's memory */
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MEMORY_FACTOR = 8 }; /* a sanitizer keeps freed memory for a while, with shadow memory */
+enum { MEMORY_FACTOR = 8 }; /* a sanitizer delays frees, and needs shadow memory */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 enum { MEMORY_FACTOR = 8 };
@@ -49,7 +49,7 @@ enum { MEMORY_FACTOR = 1 };
 
 /* ---- The server. */
 
-typedef struct shared { /* memory of both processes */
+typedef struct shared { /* shared memory of both processes */
     char address[ADDRESS_TEXT_MAX];
     _Atomic bool listening, quit;
     _Atomic uint64_t messages, opened, closed, corrupt, refused;
@@ -131,7 +131,7 @@ static void put(thrower *t, const void *data, size_t size) {
     t->size += size;
 }
 
-/* Noise of any size, repeated from a few bytes. */
+/* Adds noise of any size, a few bytes that repeat. */
 static void put_noise(thrower *t, size_t size) {
     while (size > 0) {
         size_t from = below(t, sizeof t->noise), part = sizeof t->noise - from;
@@ -153,7 +153,7 @@ static span random_head(thrower *t) {
     return span_of(t->noise + below(t, sizeof t->noise - size), size);
 }
 
-/* Valid: the link stays. */
+/* Adds a valid frame, after which the link stays. */
 static void put_good(thrower *t) {
     frame_header header = {.magic = FRAME_MAGIC, .version = FRAME_VERSION};
     static const uint8_t kinds[] = {FRAME_MESSAGE, FRAME_MESSAGE, FRAME_MESSAGE, FRAME_PING, FRAME_PONG};
@@ -169,7 +169,7 @@ static void put_good(thrower *t) {
     }
 }
 
-/* One field or some bits are wrong. With a right checksum the checks after it are tested, too. */
+/* Adds a frame with one wrong field or wrong bits. A valid checksum lets the later checks run. */
 static void put_bad(thrower *t) {
     frame_header header = {.magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = FRAME_MESSAGE};
     span head = random_head(t);
@@ -186,7 +186,7 @@ static void put_bad(thrower *t) {
     default: put_noise(t, 1 + below(t, 200)); return;
     }
     put_header(t, &header, head);
-    if (rng_chance(&t->rng, 0.5)) { /* flipped bits anywhere in it */
+    if (rng_chance(&t->rng, 0.5)) { /* flipped bits anywhere in the frame */
         size_t start = t->size - sizeof header - head.size;
         for (size_t n = 1 + below(t, 3); n > 0; n--)
             t->batch[start + below(t, sizeof header + head.size)] ^= (uint8_t)(1u << below(t, 8));
@@ -200,7 +200,7 @@ static int connect_to(thrower *t, const char *address) {
     return fd;
 }
 
-/* One connection: its frames, good ones first. */
+/* Runs one connection: its frames, valid ones first. */
 static bool throw_connection(thrower *t, const char *address) {
     int fd = connect_to(t, address);
     if (fd < 0) return false;
@@ -212,7 +212,7 @@ static bool throw_connection(thrower *t, const char *address) {
     for (size_t bad = 1 + below(t, 3); bad > 0; bad--, t->frames++, t->bad++) put_bad(t);
     bool half = rng_chance(&t->rng, 0.1);
     if (half) t->size -= below(t, t->size);
-    (void)raw_send(fd, t->batch, t->size); /* the server may close the connection in the middle */
+    (void)raw_send(fd, t->batch, t->size); /* the server may close the connection during the send */
     if (half) {
         size_t place = below(t, LINGERING);
         if (t->lingering[place] >= 0) close(t->lingering[place]);
@@ -223,7 +223,7 @@ static bool throw_connection(thrower *t, const char *address) {
     return true;
 }
 
-/* Half a head of the largest size on many links at once: the maximum that peers can make a server hold. */
+/* Sends half a head of the largest size on many links at once, which makes the server hold its maximum. */
 static bool hold_heads(thrower *t, const char *address) {
     for (int i = 0; i < LINGERING; i++) {
         if (t->lingering[i] >= 0) close(t->lingering[i]);

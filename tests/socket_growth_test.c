@@ -38,7 +38,7 @@ static uint8_t *noise(size_t size, uint64_t seed) {
 
 static socket_transport_stats stats(const socket_end *end) { return socket_transport_stats_now(end->transport); }
 
-/* Both loops in turn, until the condition holds. */
+/* Runs both loops in turn until the condition holds. */
 #define BOTH_UNTIL(pair, condition)                                                \
     do {                                                                           \
         int64_t give_up_us_ = clock_now_us(clock_real()) + SOCKET_END_PATIENCE_US; \
@@ -53,7 +53,7 @@ static void send_large(socket_end *from, link_id link, const uint8_t *body) {
     assert_int_equal(socket_end_send_body(from, link, span_of("h", 1), span_of(body, LARGE)), MR_OK);
 }
 
-/* Each direction by itself, at the same time; and twice, the second time without passing a descriptor. */
+/* Both directions at once. The second time no descriptor is passed. */
 static void a_large_body_makes_its_ring_grow(void **state) {
     socket_pair *pair = *state;
     uint8_t *there = noise(LARGE, 1), *back = noise(LARGE, 2);
@@ -89,7 +89,7 @@ static void small_messages_do_not_make_it_grow(void **state) {
     socket_pair_down(pair);
 }
 
-/* Messages of both kinds, in their order, whichever ring they lie in. */
+/* Messages of both kinds arrive in their order, whichever ring carries them. */
 static void expect_next(socket_end *end, link_id link, const message *message) {
     unsigned number;
     assert_int_equal(message->head.size, sizeof number);
@@ -116,7 +116,7 @@ static void small_and_large_stay_in_order(void **state) {
         assert_int_equal(status, MR_OK);
         if (rng_chance(&rng, 0.2)) event_loop_run_once(pair->loop, 0);
         if (rng_chance(&rng, 0.2)) event_loop_run_once(pair->other, 0);
-        if (i % 16 == 15) BOTH_UNTIL(pair, pair->server.messages == i); /* their memory is needed again */
+        if (i % 16 == 15) BOTH_UNTIL(pair, pair->server.messages == i); /* the next messages need this memory */
     }
     BOTH_UNTIL(pair, pair->server.messages == MESSAGES);
     assert_true(stats(&pair->client).turns > 0);
@@ -149,7 +149,7 @@ static void where_there_is_no_memory_the_link_goes_on(void **state) {
     }
 }
 
-/* With many links the rest have small rings. Closed links make room for more. */
+/* When there are many links, the surplus ones have small rings. Closed links make room for more large rings. */
 static void large_rings_are_bounded(void **state) {
     enum { LINKS = SOCKET_LARGE_RINGS_MAX + 4, SIZE = 2 * MB };
     socket_pair *pair = *state;
@@ -173,7 +173,7 @@ static void large_rings_are_bounded(void **state) {
 
 /* ---- Idle links. */
 
-/* Blocks of the only large ring that this process has created; its reader keeps no descriptor. */
+/* Blocks of the only large ring that this process has created; the reader of the ring keeps no descriptor. */
 static int64_t large_ring_blocks(void) {
     int64_t found = -1;
     DIR *folder = opendir("/proc/self/fd");
@@ -212,7 +212,7 @@ static void an_unneeded_large_ring_returns_its_memory(void **state) {
 
 /* ---- Hostile peers. */
 
-/* A client that passes a shm pipe and sends HELLO, by plain system calls. */
+/* A client that passes a shm pipe and sends HELLO by plain system calls. */
 typedef struct liar {
     int fd;
     shm_pipe *pipe;
@@ -275,11 +275,11 @@ static void a_peer_that_passes_another_descriptor_is_rejected(void **state) {
     pass(&liar, pipes, 1);
     expect_end(pair, &liar, MR_CORRUPT, "which is not a large ring of a shm pipe");
 
-    liar = greet(pair); /* two at once */
+    liar = greet(pair); /* two descriptors at once */
     pass(&liar, pipes, 2);
     expect_end(pair, &liar, MR_CORRUPT, "'liar' sent 2 descriptors; expected 1");
 
-    liar = greet(pair); /* one after the other */
+    liar = greet(pair); /* two descriptors, one after the other */
     pass_large_ring(pair, &liar, &large_ring);
     pass(&liar, &large_ring, 1);
     expect_end(pair, &liar, MR_CORRUPT, "'liar' sent a second large ring");
@@ -292,20 +292,20 @@ static void a_peer_that_switches_rings_wrongly_is_rejected(void **state) {
     socket_pair *pair = *state;
     int large_ring;
     serve(pair);
-    liar liar = greet(pair); /* to a large ring that it has not passed */
+    liar liar = greet(pair); /* a switch to a large ring that was not passed */
     liar.words[TURN_TO_LARGE_RING] = 1;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
-    liar = greet(pair); /* to a position that is far away */
+    liar = greet(pair); /* a switch at a position that is far away */
     pass_large_ring(pair, &liar, &large_ring);
     liar.words[TURN_TO_LARGE_RING] = UINT64_C(1) << 40;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
-    liar = greet(pair); /* and a peer that dies after the switch, before it has written */
+    liar = greet(pair); /* a peer that dies after the switch, before it has written */
     pass_large_ring(pair, &liar, &large_ring);
     liar.words[TURN_TO_LARGE_RING] = 1;
     assert_int_equal(shutdown(liar.fd, SHUT_RDWR), 0);

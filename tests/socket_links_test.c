@@ -62,7 +62,7 @@ static void connecting_without_listener_fails(void **state) {
     WAIT_FOR(pair->loop, pair->client.closed == 2);
     assert_int_equal(pair->client.why.status, MR_NOT_FOUND);
     assert_int_equal(pair->client.opened, 0);
-    assert_int_equal(socket_end_connect(&pair->client, "tcp:8.8.8.8:53").v, 0); /* another machine */
+    assert_int_equal(socket_end_connect(&pair->client, "tcp:8.8.8.8:53").v, 0); /* an address of another machine */
     assert_int_equal(socket_end_connect(&pair->client, "nonsense").v, 0);
     assert_int_equal(socket_transport_stats_now(pair->client.transport).links, 0);
 }
@@ -199,7 +199,8 @@ static void checked_bodies_arrive_too(void **state) {
     bodies_of_every_size(*state, ((socket_pair *)*state)->addresses[2], &options);
 }
 
-/* A body of pieces, some of them small and some empty, arrives as one; it is sent when the last piece is. */
+/* A body of pieces, some of them small and some empty, arrives as one body; its end is reported after the last
+ * piece. */
 static void pieces_of_every_size(socket_pair *pair, const char *address, const socket_transport_options *options) {
     static const size_t sizes[] = {57, 0, 65536, 4096, 4097, 3 * MB + 7, 1, 200, MB, 100};
     enum { COUNT = sizeof sizes / sizeof *sizes };
@@ -248,7 +249,7 @@ static void without_memory_pieces_are_not_sent(void **state) {
     socket_pair_down(pair);
 }
 
-/* Small bodies are copied; without memory for the copy they are borrowed like large ones. */
+/* Small bodies are copied. Without memory for the copy a small body is borrowed, as a large one. */
 static void without_memory_a_small_body_is_borrowed(void **state) {
     socket_pair *pair = *state;
     uint8_t body[4096], *place;
@@ -355,7 +356,7 @@ static void an_unwanted_body_is_thrown_away(void **state) {
     free(body);
 }
 
-/* The memory is freed while the body is in flight; ASan detects later writes to it. */
+/* The memory is freed while the body is in flight; AddressSanitizer would detect a later access. */
 static void a_body_may_be_given_up_on_its_way(void **state) {
     socket_pair *pair = *state;
     size_t size = 32 * MB;
@@ -363,7 +364,7 @@ static void a_body_may_be_given_up_on_its_way(void **state) {
     socket_pair_link(pair, pair->addresses[0], NULL, NULL);
     pair->server.on_message = expect_no_body;
     pair->server.user = &size;
-    pair->server.wire.ops->discard(pair->server.wire.self, pair->server.link); /* nothing is arriving: no-op */
+    pair->server.wire.ops->discard(pair->server.wire.self, pair->server.link); /* no body is arriving: no-op */
     pair->server.wire.ops->discard(pair->server.wire.self, (link_id){12345});
     assert_int_equal(socket_end_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, size)), MR_OK);
     WAIT_FOR(pair->loop, pair->server.bodies == 1);
@@ -379,7 +380,7 @@ static void a_body_may_be_given_up_on_its_way(void **state) {
 /* ---- Back-pressure: the server's loop does not run, so it does not read. */
 
 typedef struct supply {
-    unsigned left, fewest; /* messages: to be sent; sent after one on_room, at least */
+    unsigned left, fewest; /* messages left to send; fewest messages sent after one on_room */
 } supply;
 
 static void send_until_busy(socket_end *end, link_id link) {
@@ -396,7 +397,7 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
     socket_pair_link_apart(pair, &options, &options);
     uint8_t head[1000] = {0};
     unsigned sent = 0;
-    for (int quiet = 0; quiet < 20; quiet++) { /* until the kernel's buffers are full as well */
+    for (int quiet = 0; quiet < 20; quiet++) { /* until the kernel's buffers are full, too */
         while (socket_end_send(&pair->client, pair->link, head, sizeof head) == MR_OK) {
             sent++;
             quiet = 0;
@@ -418,11 +419,12 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
         unsigned before = pair->client.rooms;
         event_loop_run_once(pair->other, 1000);
         event_loop_run_once(pair->loop, 0);
-        assert_true(pair->client.rooms <= before + 2); /* once for any number of MR_BUSY */
+        assert_true(pair->client.rooms <= before + 2); /* one on_room for any number of MR_BUSY */
     }
     assert_int_equal(pair->server.messages, sent + 10000);
     assert_true(pair->client.rooms > rooms);
-    assert_true(supply.fewest >= (300000 - 100000) / (500 + FRAME_HEADER_SIZE)); /* on_room means room for many */
+    /* on_room means room for many messages. */
+    assert_true(supply.fewest >= (300000 - 100000) / (500 + FRAME_HEADER_SIZE));
     assert_int_equal(pair->client.wire.ops->reserve(pair->client.wire.self, pair->link, 1, &place), MR_OK);
     socket_pair_down(pair);
 }
@@ -445,7 +447,7 @@ static void send_one_more(void *argument, mr_status status) {
     assert_int_equal(socket_end_send(end, end->link, "more", 4), MR_OK);
 }
 
-/* Messages sent in a body_sent_fn leave too, before the loop waits. */
+/* Messages sent in a body_sent_fn leave before the loop waits. */
 static void the_loop_does_not_wait_with_words_unsent(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};
@@ -462,10 +464,10 @@ static void the_loop_does_not_wait_with_words_unsent(void **state) {
     socket_pair_down(pair);
 }
 
-/* The pair whose server reads whenever its client is about to read a wakeup; NULL: none. */
+/* The pair whose server reads whenever the client is about to read a wakeup; NULL: none. */
 static _Thread_local socket_pair *reading;
 
-/* Replaces the C library's function, for all tests of this executable: the others never set `reading`. */
+/* Replaces the C library's function in this executable. Other tests never set `reading`. */
 ssize_t recv(int fd, void *buffer, size_t size, int flags) {
     socket_pair *pair = reading;
     reading = NULL;
@@ -482,8 +484,8 @@ static bool has_sent(socket_pair *pair, unsigned bodies) {
     return pair->client.sent == bodies;
 }
 
-/* The other side makes room, and reports it, just before this side reads its report: there are no pings, so a side that
- * waits for room, and is not woken when there is some, waits for ever. */
+/* The peer makes room, and reports it, just before this side reads the report. There are no pings, so a side that waits
+ * for room, and is not woken when there is room, waits for ever. */
 static void a_blocked_sender_is_woken(void **state) {
     enum { BODIES = 8, SIZE = 4 << 20 };
     socket_pair *pair = *state;

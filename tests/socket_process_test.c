@@ -1,4 +1,4 @@
-/* socket_process_test.c — two processes, one of which is killed or stopped: the other gets the cause, soon. */
+/* socket_process_test.c — two processes, one of which is killed or stopped: the other gets the cause in time. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -32,14 +32,14 @@ enum {
  *
  *   client   open  small × 10  body                   (pings)  close
  *   server         small × 10        body             (pings)         close */
-typedef struct process { /* one side of it */
+typedef struct process { /* one side of the conversation */
     socket_end end;
     event_loop *loop;
     link_id link;
     event_loop_timer *silence;
     uint8_t *body;
     bool is_client, refused_to_start, shares;
-    int kill_at; /* message at which it kills itself; 0: never, < 0: at the body */
+    int kill_at; /* message at which this side kills itself; 0: none, < 0: the body */
     int64_t closed_us;
 } process;
 
@@ -110,7 +110,7 @@ static void process_close(process *self) {
 
 /* ---- The child. */
 
-typedef struct shared { /* memory of both processes */
+typedef struct shared { /* shared memory of both processes */
     char address[ADDRESS_TEXT_MAX];
     _Atomic bool listening;
     unsigned visits[FAILPOINTS_MAX];
@@ -119,7 +119,7 @@ typedef struct shared { /* memory of both processes */
 typedef struct plan {
     shared *shared;
     bool child_is_client;
-    const char *failpoint; /* armed in the child; NULL: none */
+    const char *failpoint; /* failpoint that is armed in the child; NULL: none */
     int kill_at;
     const char *listen; /* the server's address */
     bool shares;        /* through shared memory */
@@ -127,7 +127,7 @@ typedef struct plan {
 
 static int child(void *argument) {
     const plan *plan = argument;
-    failpoint_disarm_all(); /* and forgets the parent's visits */
+    failpoint_disarm_all(); /* does not count the parent's visits */
     if (plan->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
     process self = {.kill_at = plan->kill_at, .shares = plan->shares};
     TEST_CHILD_CHECK(process_open(&self, plan->child_is_client));
@@ -159,10 +159,10 @@ static void on_death(void *context) {
 }
 
 typedef struct outcome {
-    int code; /* of the child */
+    int code; /* exit code of the child */
     unsigned opened, closed, messages;
     cause why;
-    int64_t told_us; /* time of the notice after the death; < 0: before */
+    int64_t told_us; /* time from the death to the notice; < 0: notice before the death */
 } outcome;
 
 static outcome run(plan *plan) {
@@ -182,7 +182,7 @@ static outcome run(plan *plan) {
         WAIT_FOR(self.loop, plan->shared->listening || recorder.died_us != 0);
         if (plan->shared->listening) assert_int_not_equal(socket_end_connect(&self.end, plan->shared->address).v, 0);
     }
-    /* The child may die before this side knew of it: then there is no notice. */
+    /* The child may die before this side knew the link: then there is no notice. */
     socket_end *e = &self.end;
     WAIT_FOR(self.loop,
              e->closed == 1 || (recorder.died_us != 0 && socket_transport_stats_now(e->transport).links == 0 &&
@@ -212,7 +212,7 @@ static int setup(void **state) {
     return 0;
 }
 
-/* A killed child leaves its socket file, and may leave nothing else. */
+/* A killed child may leave its socket file, and nothing else. */
 static int teardown(void **state) {
     fixture *f = *state;
     munmap(f->plan.shared, sizeof(shared));
@@ -272,7 +272,7 @@ static void a_killed_process_is_reported(void **state) {
 
 static bool is_ours(const failpoint *point) { return strncmp(point->name, "stream.", 7) == 0; }
 
-/* The child dies at each failpoint in turn, as client and as server: this side ends too, in time. */
+/* The child dies at each failpoint in turn, as client and as server. This side ends, too, in time. */
 static void killed_at_every_step(void **state) {
     fixture *f = *state;
     if (failpoint_count() == 0) skip();
@@ -292,7 +292,7 @@ static void killed_at_every_step(void **state) {
             snprintf(armed, sizeof armed, "%s=kill", failpoint_at(i)->name);
             f->plan.failpoint = armed;
             outcome outcome = run(&f->plan);
-            /* Chance decides which of the two pings, and whether it finds a ring full. */
+            /* Which side pings, and whether a ping finds a ring full, varies between runs. */
             for (int again = 0; outcome.code == 0 && again < 20; again++) outcome = run(&f->plan);
             if (outcome.code != -SIGKILL)
                 print_error("%s: the child was not killed but ended with %d\n", armed, outcome.code);
@@ -317,7 +317,7 @@ static void killed_at_every_step(void **state) {
     assert_true(reached >= 10);
 }
 
-/* An error instead of a death: both sides end, and neither hangs. */
+/* The failpoint returns an error instead of a death: both sides end, and neither hangs. */
 static void errors_at_every_call(void **state) {
     fixture *f = *state;
     if (failpoint_count() == 0) skip();
@@ -365,7 +365,7 @@ static void a_stopped_process_is_silent(void **state) {
     WAIT_FOR(loop, client.closed == 1);
     assert_int_equal(client.why.status, MR_TIMEOUT);
     assert_int_equal(client.why.pid, pid);
-    kill(pid, SIGCONT); /* it continues, finds its link closed, and serves the next one */
+    kill(pid, SIGCONT); /* the child continues, finds its link closed, and serves the next link */
     socket_end_connect(&client, f->plan.shared->address);
     WAIT_FOR(loop, client.opened == 2);
     kill(pid, SIGKILL);

@@ -55,7 +55,7 @@ static cause last_words(int fd) {
     return why;
 }
 
-/* A good client is served whatever others do. */
+/* Checks that a well-behaved client is served, whatever others do. */
 static void expect_good_service(socket_pair *pair) {
     socket_end client;
     unsigned messages = pair->server.messages;
@@ -107,12 +107,12 @@ static void a_stranger_that_sends_before_hello_is_rejected(void **state) {
         WAIT_FOR(pair->loop, stats(pair).refused == i + 1);
         assert_int_equal(last_words(fd).status, MR_CORRUPT);
     }
-    int fd = stranger(pair); /* a HELLO as long as a message may be: refused for strangers */
+    int fd = stranger(pair); /* a HELLO of the maximal message size: refused */
     uint8_t head[5000] = {1};
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(head, sizeof head), 0));
     WAIT_FOR(pair->loop, stats(pair).refused == 4);
     assert_int_equal(last_words(fd).status, MR_TOO_LARGE);
-    fd = stranger(pair); /* one with a body */
+    fd = stranger(pair); /* a HELLO with a body */
     assert_true(raw_frame(fd, FRAME_MESSAGE, span_of(head, 10), UINT64_C(1) << 40));
     WAIT_FOR(pair->loop, stats(pair).refused == 5);
     assert_int_equal(last_words(fd).status, MR_TOO_LARGE);
@@ -125,7 +125,7 @@ static void another_version_is_denied(void **state) {
     serve(pair, NULL);
     uint8_t header[FRAME_HEADER_SIZE], hello[HANDSHAKE_HELLO_MAX];
     frame_encode_header(header, &(frame){.kind = FRAME_PING});
-    header[offsetof(frame_header, version)] = 9; /* another frame */
+    header[offsetof(frame_header, version)] = 9; /* another frame version */
     int fd = stranger(pair);
     assert_true(raw_send(fd, header, sizeof header));
     WAIT_FOR(pair->loop, stats(pair).refused == 1);
@@ -136,7 +136,7 @@ static void another_version_is_denied(void **state) {
 
     peer self = {.process = 5, .name = "future"};
     size_t size = handshake_hello_encode(hello, &self);
-    hello[0] = 7; /* another protocol */
+    hello[0] = 7; /* another protocol version */
     fd = stranger(pair);
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(hello, size), 0));
     WAIT_FOR(pair->loop, stats(pair).refused == 2);
@@ -145,7 +145,7 @@ static void another_version_is_denied(void **state) {
     assert_non_null(strstr(why.text, "protocol 7, this program speaks 1: use the same Miniray release on both sides"));
 }
 
-/* The same seen from the side that connects: a server of another version. */
+/* The same on the connecting side: the server has another version. */
 static void another_version_is_denied_by_who_connects(void **state) {
     socket_pair *pair = *state;
     address address, actual;
@@ -171,7 +171,7 @@ static void another_version_is_denied_by_who_connects(void **state) {
     assert_int_equal(client.opened, 0);
     close(fd);
 
-    socket_end_connect(&client, text); /* it accepts and sends nothing */
+    socket_end_connect(&client, text); /* the server accepts, and sends nothing */
     fd = accept(listener, NULL, NULL);
     close(fd);
     WAIT_FOR(pair->loop, client.closed == 2);
@@ -192,7 +192,7 @@ static void one_byte_at_a_time_is_not_for_ever(void **state) {
         assert_true(raw_send(fd, header + i, 1));
         event_loop_run_once(pair->loop, 10000);
     }
-    WAIT_FOR(pair->loop, stats(pair).refused == 1); /* its continued sending does not help */
+    WAIT_FOR(pair->loop, stats(pair).refused == 1); /* although the stranger continues to send */
     assert_true(clock_now_us(clock_real()) - start_us >= 100000);
     close(fd);
 }
@@ -213,7 +213,7 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
     WAIT_FOR(pair->loop, pair->server.opened == 1);
     assert_string_equal(pair->server.peer.name, "slow");
     assert_true(raw_hello_answer(fd));
-    /* The frame after it, likewise. */
+    /* Sends the frame after HELLO byte by byte, too. */
     frame_encode_header(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of(bytes + FRAME_HEADER_SIZE, 4)});
     for (size_t i = 0; i < FRAME_HEADER_SIZE + 4; i++) {
         assert_true(raw_send(fd, bytes + i, 1));
@@ -283,8 +283,8 @@ static void a_damaged_body_is_not_delivered(void **state) {
     close(fd);
 }
 
-/* A unix socket that is closed with unread bytes is an error for the other side, which still finds all that was sent:
- * it is delivered before on_closed, also when it takes many reads. */
+/* The peer closes its unix socket with unread bytes, which is an error for this side. What the peer had sent is
+ * delivered before on_closed, also when it takes many reads. */
 static void messages_before_a_reset_are_delivered(void **state) {
     socket_pair *pair = *state;
     enum { COUNT = 18 };
@@ -305,7 +305,7 @@ static void messages_before_a_reset_are_delivered(void **state) {
     assert_int_equal(pair->server.messages, COUNT);
 }
 
-/* Pings are answered, but a peer that does not read cannot make this side queue answers. */
+/* Pings are answered, but the answers to a peer that does not read are not queued. */
 static void a_flood_of_pings_is_not_queued(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};
@@ -322,7 +322,7 @@ static void a_flood_of_pings_is_not_queued(void **state) {
     }
     free(pings);
     assert_int_equal(pair->server.closed, 0);
-    assert_true(stats(pair).bytes_out < 2000 * 1000 * FRAME_HEADER_SIZE / 10); /* one answer for many */
+    assert_true(stats(pair).bytes_out < 2000 * 1000 * FRAME_HEADER_SIZE / 10); /* one answer for many pings */
     close(fd);
     WAIT_FOR(pair->loop, pair->server.closed == 1);
 }
@@ -340,7 +340,8 @@ static void too_many_strangers_make_room(void **state) {
         event_loop_run_once(pair->loop, 10000);
         assert_true(stats(pair).strangers <= MAX);
     }
-    assert_int_equal(stats(pair).accepted, COUNT); /* waiting peers were accepted, because the oldest had to leave */
+    /* Waiting peers were accepted, because the oldest ones were dropped. */
+    assert_int_equal(stats(pair).accepted, COUNT);
     assert_int_equal(stats(pair).refused, COUNT - MAX);
     expect_good_service(pair);
     for (int i = 0; i < COUNT; i++) close(fds[i]);
@@ -361,7 +362,7 @@ static void a_burst_of_good_clients_is_served(void **state) {
     socket_end_close(&client);
 }
 
-/* Without a free descriptor it waits instead of spinning, and continues afterwards. */
+/* Without a free descriptor the transport waits instead of spinning, and continues afterwards. */
 static void no_descriptor_left_is_survived(void **state) {
     socket_pair *pair = *state;
     serve(pair, NULL);
@@ -371,7 +372,7 @@ static void no_descriptor_left_is_survived(void **state) {
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
-    none.rlim_cur = 0; /* for new ones; open descriptors stay */
+    none.rlim_cur = 0; /* limits new descriptors; open ones stay */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     for (int i = 0; i < 5; i++) event_loop_run_once(pair->loop, 1000);
     unsigned opened = pair->server.opened;
@@ -448,7 +449,7 @@ static void a_dead_socket_is_replaced_and_other_files_are_not(void **state) {
     assert_int_equal(socket_transport_listen(pair->server.transport, nowhere, NULL), MR_IO);
 }
 
-/* Another process may have replaced the file: this one must not remove it. */
+/* Another process may have replaced the socket file: this process must not remove that file. */
 static void a_file_of_another_owner_stays(void **state) {
     socket_pair *pair = *state;
     assert_true(socket_end_open(&pair->server, pair->loop, NULL));

@@ -28,7 +28,7 @@ static mr_context *mr;
 
 /* ---- Tasks and actors. */
 
-MR_TASK(where_am_i) { /* properties that a worker has from its driver */
+MR_TASK(where_am_i) { /* properties that a worker inherits from its driver */
     char text[600], folder[256];
     const char *marker = getenv("MINIRAY_TEST_MARKER"), *tmp = getenv("TMPDIR");
     if (getcwd(folder, sizeof folder) == NULL) return MR_IO;
@@ -46,14 +46,14 @@ MR_METHOD(Counter, die) {
     return MR_OK;
 }
 
-static void *die_after(void *argument) { /* at once: nothing waits for it */
+static void *die_after(void *argument) { /* dies as soon as the process has ended */
     struct pollfd program = {.fd = (int)(intptr_t)argument, .events = POLLIN};
     poll(&program, 1, -1);
     kill(getpid(), SIGKILL);
     return NULL;
 }
 
-MR_METHOD(Counter, die_with) { /* together with that process */
+MR_METHOD(Counter, die_with) { /* dies together with the process of this pid */
     int64_t pid;
     pthread_t thread;
     MR_TRY(mr_arg_int(call, 0, &pid));
@@ -160,7 +160,7 @@ static mr_status put_filled(float with, mr_ref *out) {
     return status;
 }
 
-static int keep_a_value(void *argument) { /* its memory is reused by others, which write to it */
+static int keep_a_value(void *argument) { /* other drivers reuse the value's memory, and write to it */
     mr_ref ref, others[12];
     mr_value value;
     mr_tensor tensor;
@@ -188,7 +188,7 @@ static int ask_where(void *argument) {
     TEST_CHILD_CHECK(mkdir(folder, 0700) == 0 && chdir(folder) == 0);
     setenv("MINIRAY_TEST_MARKER", "set before it joined", 1);
     TEST_CHILD_CHECK(join_in(fixture, NULL));
-    TEST_CHILD_CHECK(chdir("/") == 0 && rmdir(folder) == 0); /* too late to matter */
+    TEST_CHILD_CHECK(chdir("/") == 0 && rmdir(folder) == 0); /* after the join: no effect */
     setenv("MINIRAY_TEST_MARKER", "set afterwards", 1);
     snprintf(expected, sizeof expected, "%s|%s (deleted)|set before it joined|%s", program_invocation_name, folder,
              fixture->folder);
@@ -283,7 +283,7 @@ static int use_actors(void *argument) {
     TEST_CHILD_CHECK(mr_actor_find(mr, "shared", NULL, &shared) == MR_NOT_FOUND);
     TEST_CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &detached) == MR_OK && counts(detached, 2));
     TEST_CHILD_CHECK(mr_call_actor(mr, detached, "die", NULL) == MR_OK);
-    status = mr_call_actor(mr, detached, "next", &ref); /* restarted by the launch spec of a driver that is gone */
+    status = mr_call_actor(mr, detached, "next", &ref); /* restarted with the launch spec of a driver that has ended */
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     TEST_CHILD_CHECK(status == MR_OK || status == MR_ACTOR_DIED);
     TEST_CHILD_CHECK(status == MR_OK || counts(detached, 1));
@@ -327,7 +327,7 @@ static int leave_with_its_actor(void *argument) {
     TEST_CHILD_CHECK(join_in(argument, "shop"));
     mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "lasting", .detached = 1, .max_restarts = 1);
     TEST_CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
-    TEST_CHILD_CHECK(has_idle_workers(2)); /* which will end with this driver */
+    TEST_CHILD_CHECK(has_idle_workers(2)); /* these workers will end with this driver */
     TEST_CHILD_CHECK(mr_call_actor(mr, actor, "die_with", &ref, mr_int(getpid())) == MR_OK &&
                      runtime_gives(mr, ref, 0));
     return kill(getpid(), SIGKILL);
@@ -354,7 +354,7 @@ static int find_it_again(void *argument) {
     return 0;
 }
 
-/* The workers of a finished job take a while to end: none of them becomes the actor's next process. */
+/* The workers of a finished job take a while to end; none of them becomes the actor's next process. */
 static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
     for (int i = 0; i < 10; i++) {
         assert_int_equal(test_child_run(leave_with_its_actor, *state, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
@@ -365,7 +365,8 @@ static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
 
 /* ---- A detached actor whose next process cannot be started. */
 
-#define TRIES "MINIRAY_TEST_TRIES" /* a file: while it exists, workers only append a line to it at their start */
+/* Name of a file: while it exists, workers only append a line to it when they start. */
+#define TRIES "MINIRAY_TEST_TRIES"
 
 static int leave_an_actor(void *argument) {
     const runtime_fixture *fixture = argument;
@@ -402,7 +403,7 @@ static int be_of_no_use(const char *path) {
     return write(fd, "x", 1) == 1 ? 3 : 4;
 }
 
-/* The number of attempts is the same as for a living driver, and callers of the actor get the cause. */
+/* The number of attempts is the same as with a living driver, and callers of the actor get the cause. */
 static void an_actor_whose_program_has_gone_is_not_tried_for_ever(void **state) {
     const runtime_fixture *fixture = *state;
     char path[TEMP_DIR_FOLDER_MAX + 16];
@@ -417,7 +418,7 @@ static void an_actor_whose_program_has_gone_is_not_tried_for_ever(void **state) 
     assert_int_equal(unlink(path), 0);
 }
 
-static int call_itself_ada(void *argument) { /* names of drivers without a namespace are their own */
+static int call_itself_ada(void *argument) { /* actors of drivers without a namespace have separate names */
     mr_actor actor;
     TEST_CHILD_CHECK(join_in(argument, NULL));
     TEST_CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_NOT_FOUND);
@@ -455,7 +456,7 @@ static int flood(void *argument) {
     }
     mr_value value;
     TEST_CHILD_CHECK(mr_get(mr, ref, MR_FOREVER, &value) == MR_OK);
-    return 1; /* it should have been killed long before */
+    return 1; /* not reached: the driver is killed long before */
 }
 
 static int do_a_little(void *argument) {
@@ -472,7 +473,7 @@ static void a_flooding_program_does_not_starve_others(void **state) {
     assert_int_equal(test_child_run(do_a_little, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     int64_t took = runtime_fixture_now_ms() - start;
     print_message("    %d tasks beside a flood: %lld ms\n", FEW, (long long)took);
-    assert_true(took < FLOOD * 5 / 2); /* duration of the flood if it has both CPUs */
+    assert_true(took < FLOOD * 5 / 2); /* duration of the flood on both CPUs */
     kill(flooding, SIGKILL);
     assert_int_equal(test_child_wait(flooding, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
 }
@@ -510,7 +511,8 @@ static void a_killed_node_is_told_at_once_and_replaced(void **state) {
     int found = test_child_run(stop_node, *state, RUNTIME_FIXTURE_CHILD_MS); /* the node may be about to end */
     if (found == 0) found = test_child_run(stop_node, *state, RUNTIME_FIXTURE_CHILD_MS);
     assert_int_equal(found, MR_NOT_FOUND);
-    assert_int_equal(test_child_run(start_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0); /* replaces the old files */
+    /* The new node replaces the old files. */
+    assert_int_equal(test_child_run(start_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_int_equal(test_child_run(work_and_go, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
@@ -525,9 +527,9 @@ static void a_stopped_node_is_told_at_once(void **state) {
 
 /* ---- Idling. */
 
-enum { IDLE_MS = 500, TICKS_MAX = 5, OWN_KB_MAX = 40 * 1024 }; /* the bars: no tick, and 10 MB */
+enum { IDLE_MS = 500, TICKS_MAX = 5, OWN_KB_MAX = 40 * 1024 }; /* limits; the bars are no tick, and 10 MB */
 
-static long ticks_of(int pid) { /* hundredths of a second of CPU time */
+static long ticks_of(int pid) { /* CPU time in hundredths of a second */
     char path[64];
     long user = -1, kernel = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -539,7 +541,7 @@ static long ticks_of(int pid) { /* hundredths of a second of CPU time */
     return user < 0 ? -1 : user + kernel;
 }
 
-/* Private memory of a process, and its share of files, without shared memory. */
+/* Private memory of a process, and its share of mapped files, without shared memory. */
 static long own_kb_of(int pid) {
     char path[64], line[256];
     long kb, total = 0;
@@ -575,7 +577,7 @@ static void an_idle_node_costs_next_to_nothing(void **state) {
 
 int main(void) {
     const char *tries = getenv(TRIES);
-    if (getenv("MINIRAY_BOOT") != NULL) /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) /* worker: runs its tasks */
         return tries != NULL ? be_of_no_use(tries) : mr_init(NULL, &mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         WITH_A_NODE(programs_come_and_go),

@@ -5,9 +5,9 @@
  * of the store that maker and reader pass. Then, for each of those, the run is repeated with the process killed there:
  * at the first visit and at the middle one.
  *
- * Checked afterwards: the witness's objects are whole, whichever process made them; the other process ended normally;
- * the host has no object, extent, table or file left, and every byte of the arena is free. Needs a build with
- * failpoints; without them it runs once undisturbed and skips the rest. */
+ * Checked afterwards: the bytes of the witness's objects are right, whichever process made them; the other process
+ * ended normally; the host has no object, extent, table or file left, and every byte of the arena is free. Needs a
+ * build with failpoints; without them it runs once undisturbed and skips the rest. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -103,7 +103,8 @@ static int make_for_itself(visitor *visitor) {
     store_client_abort(visitor->store, object);
     TEST_CHILD_CHECK(visitor_create(visitor, 16 << 20, &object, &data) == MR_OK);
     store_client_seal(visitor->store, object);
-    store_client_drop(visitor->store, object); /* kept as a spare, which must be freed to make room for the next */
+    /* Kept as a spare, which must be freed to make room for the next object. */
+    store_client_drop(visitor->store, object);
     TEST_CHILD_CHECK(visitor_create(visitor, 22 << 20, &object, &data) == MR_OK);
     store_client_seal(visitor->store, object);
     uint64_t size;
@@ -114,7 +115,7 @@ static int make_for_itself(visitor *visitor) {
     return 0;
 }
 
-/* Shown and dropped: the store server collects it, and the maker reuses its memory. */
+/* Makes an object that is shown and dropped: the store server collects it, and the maker reuses its memory. */
 static int make_in_passing(visitor *visitor) {
     store_client_object *object;
     void *data;
@@ -157,7 +158,7 @@ static int read_one(visitor *visitor, unsigned which) {
     TEST_CHILD_CHECK(visitor_take(visitor, &process_table->refs[which], &again) == MR_OK && again == object);
     TEST_CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
     TEST_CHILD_CHECK(is_whole(which, data, size));
-    if (size > 0) memset(data, 0xee, size); /* its private copy */
+    if (size > 0) memset(data, 0xee, size); /* writes to the private copy */
     store_client_unview(visitor->store, object);
     store_client_drop(visitor->store, again);
     store_client_drop(visitor->store, object);
@@ -172,7 +173,7 @@ static int run_reader(void *argument) {
     int code = 0;
     for (unsigned i = 0; i < SHOWN && code == 0; i++) {
         if (!wait_until(&visitor, &process_table->witnessed, i + 1)) code = CODE_LATE;
-        if (atomic_load(&process_table->witnessed) < i + 1) break; /* the maker is gone */
+        if (atomic_load(&process_table->witnessed) < i + 1) break; /* the maker has ended */
         if (code == 0) code = read_one(&visitor, i);
         atomic_store(&process_table->read, i + 1);
     }
@@ -217,7 +218,7 @@ static void store_host_start(store_host *store_host) {
 static int store_host_stop(store_host *store_host) {
     close(store_host->stop[1]);
     int code = test_child_wait(store_host->pid, 30 * 1000);
-    /* both must be empty */
+    /* both folders must be empty */
     if (rmdir(store_host->spill) != 0 || rmdir(store_host->folder) != 0) code = code != 0 ? code : 90;
     return code;
 }

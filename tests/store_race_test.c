@@ -1,9 +1,9 @@
 /* store_race_test.c — holders and the store server at the same time, as threads, so that ThreadSanitizer checks them.
  *
  * Each thread has a store client of its own and creates, shows, takes, views and drops objects at random; references
- * are in a shared table where all threads find them, also long after their object is gone. The store server collects
- * and spills without a pause. A reference is valid or not; if it is, the bytes are right. Only operations that would be
- * messages are under a lock. */
+ * are in a shared table where all threads find them, also long after their object is freed. The store server collects
+ * and spills without a pause. A reference may be invalid; if it is valid, the bytes are right. Only operations that
+ * would be messages are under a lock. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ typedef struct stage {
     arena arena;
     extent_allocator *allocator;
     store_server *server;
-    /* of the store server, the extents and the files: the state of the store server's process */
+    /* protects the store server, the extents and the files, that is, the state of the store server's process */
     pthread_mutex_t lock;
     struct {
         uint64_t name, size, ticket;
@@ -75,7 +75,7 @@ static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data,
 
 static void forget(void *context, uint64_t file) {
     size_t i = find(file);
-    if (i == FILES || s->files[i].pending_load) return; /* it is removed after it has been read */
+    if (i == FILES || s->files[i].pending_load) return; /* the file is removed after it has been read */
     free(s->files[i].bytes);
     memset(&s->files[i], 0, sizeof s->files[i]);
 }
@@ -83,8 +83,7 @@ static void forget(void *context, uint64_t file) {
 static const store_server_ops ops = {
     .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
 
-/* Memory that is being saved may be reused meanwhile, which voids the copy (store_server_ops.save): this race is
- * harmless. */
+/* Memory that is being saved may be reused, which voids the copy (store_server_ops.save), so this race is harmless. */
 __attribute__((no_sanitize("thread"))) static void copy_unseen(uint8_t *to, const uint8_t *from, uint64_t size) {
     for (uint64_t i = 0; i < size; i++) ((volatile uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 }
@@ -131,7 +130,7 @@ typedef struct process {
     rng rng;
     store_client_object *held[HELD];
     unsigned count;
-    answer *restored; /* answers that arrived while another thread had the store server; under the lock */
+    answer *restored; /* answers that arrived while another thread used the store server; protected by the lock */
     unsigned restored_count, restored_max;
 } process;
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tools_test.sh — each check detects the mistakes that it is for.
+# tools_test.sh — each check detects the mistakes for which it is made.
 set -uo pipefail
 tools=$MINIRAY_TEST_SOURCE/tools
 work=$(mktemp -d)

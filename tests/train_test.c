@@ -1,5 +1,5 @@
-/* train_test.c — trainers with workers in C that live, die or lack methods. The test is the driver: its workers are
- * this same binary, started again. */
+/* train_test.c — trainers whose workers, in C, die or lack methods. The test is the driver: its workers are this same
+ * binary, started again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static mr_context *mr;
 typedef struct learner {
     int64_t id, shard;
     float weights[WEIGHTS];
-    char *folder; /* folder with files that kill it */
+    char *folder; /* folder of the files that kill the worker */
 } learner;
 
 static void learner_destroy(void *self) {
@@ -35,14 +35,14 @@ static void learner_destroy(void *self) {
     free(self);
 }
 
-/* A worker that finds the file with its name removes the file, and dies. */
+/* If the file of that name exists, the worker removes the file, and dies. */
 static void stumble(const learner *self, const char *where, int64_t epoch) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s-%lld-%lld", self->folder, where, (long long)self->id, (long long)epoch);
     if (unlink(path) == 0) kill(getpid(), SIGKILL);
 }
 
-/* Waits while a file holds it, and writes to another file, if it exists, that it trains. */
+/* Waits while a file exists, and reports in another file, if that exists, that the worker trains. */
 static void dawdle(const learner *self, int64_t epoch) {
     char path[256];
     snprintf(path, sizeof path, "%s/count-%lld", self->folder, (long long)self->id);
@@ -181,7 +181,7 @@ static void weights_of(const scene *scene, size_t worker, float out[WEIGHTS]) {
     mr_release(mr, ref);
 }
 
-/* All epochs with these deaths; returns all weights at the end. */
+/* Runs all epochs with these deaths; `out`: all weights at the end. */
 static void run(mr_trainer_options options, const char *const *deaths, size_t count, float out[WORKERS][WEIGHTS]) {
     scene scene;
     mr_trainer_report report;
@@ -197,7 +197,7 @@ static void run(mr_trainer_options options, const char *const *deaths, size_t co
     end(&scene);
 }
 
-/* With any deaths the bits at the end equal those of an undisturbed run. */
+/* Checks that with these deaths the bits at the end equal those of an undisturbed run. */
 static void check_deaths(mr_trainer_options options, const char *const *deaths, size_t count) {
     float calm[WORKERS][WEIGHTS], disturbed[WORKERS][WEIGHTS];
     run(options, NULL, 0, calm);
@@ -267,7 +267,7 @@ static void a_failure_is_the_workers_own(void **state) {
     mr_ref ref;
     mr_value value;
     begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Idler", .sync_interval = -1, .max_failures = 3));
-    assert_int_equal(epoch(&scene, 2), MR_TASK_FAILED); /* it does not count as a death */
+    assert_int_equal(epoch(&scene, 2), MR_TASK_FAILED); /* a failed task does not count as a death */
     assert_non_null(strstr(mr_last_error(), "the third is too much"));
     assert_int_equal(mr_trainer_failed(scene.trainer, &worker, &ref), MR_OK);
     assert_true(worker < WORKERS);
@@ -340,7 +340,7 @@ static void a_program_that_calls_workers_itself_can_mend_them(void **state) {
     end(&scene);
 }
 
-typedef struct hunter { /* kills each worker as soon as it has done the epoch, except the last, which waits for that */
+typedef struct hunter { /* kills each worker that has done the epoch; the last one is spared, and waits for that */
     scene *scene;
     int64_t epoch;
     size_t killed;
@@ -355,7 +355,7 @@ static bool hunt(void *user, size_t done) {
         char path[256];
         snprintf(path, sizeof path, "%s/hold-%zu-%lld", hunter->scene->folder, hunter->killed + 1,
                  (long long)hunter->epoch);
-        assert_int_equal(unlink(path), 0); /* the next one may continue */
+        assert_int_equal(unlink(path), 0); /* the next worker may continue */
     }
     return true;
 }
@@ -369,7 +369,7 @@ static off_t count_of(const scene *scene, size_t worker) {
     return stat.st_size;
 }
 
-/* One worker after the other ends its epoch and is killed before the last one has ended its own. */
+/* Each worker but the last ends its epoch, and is killed before the last one has ended its own. */
 static void epochs_of_a_worker_that_dies_count(void **state) {
     scene scene;
     hunter hunter = {.scene = &scene};
@@ -393,7 +393,7 @@ static void epochs_of_a_worker_that_dies_count(void **state) {
     for (size_t i = 0; i < WORKERS; i++) {
         weights_of(&scene, i, hunted);
         assert_memory_equal(hunted, calm[i], sizeof hunted);
-        assert_int_equal(count_of(&scene, i), EPOCHS); /* nothing was done twice */
+        assert_int_equal(count_of(&scene, i), EPOCHS); /* no epoch was done twice */
     }
     mr_trainer_report report;
     mr_trainer_report_get(scene.trainer, &report);
@@ -441,7 +441,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_trains_averages_and_syncs),
         cmocka_unit_test(a_worker_without_shard_or_result_will_do),

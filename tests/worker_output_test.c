@@ -79,7 +79,7 @@ MR_TASK(repeat) {
 static mr_status mumble(mr_call *call, const char *name) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
-    if (number % 3 != 0) printf("%s %lld\n", name, (long long)number); /* not every one prints */
+    if (number % 3 != 0) printf("%s %lld\n", name, (long long)number); /* not every task prints */
     if (number % 5 != 0) fprintf(stderr, "%s %lld\n", name, (long long)number);
     return mr_return(call, mr_int(number));
 }
@@ -106,14 +106,14 @@ enum { TEXT_MAX = 1 << 20 };
 
 typedef struct program {
     runtime_fixture *fixture;
-    int (*run)(void); /* with the runtime open; 0: success */
-    int fds[3];       /* its stdout and stderr */
+    int (*run)(void); /* run with the runtime open; 0: success */
+    int fds[3];       /* the driver's stdout and stderr */
     int log_to_driver;
     mr_print_fn *print;
     void *user;
 } program;
 
-typedef struct told { /* its output at the end; the caller frees it */
+typedef struct told { /* the driver's output; the caller frees it */
     char *out, *err;
 } told;
 
@@ -252,7 +252,7 @@ static int speak_twice(void) {
     return 0;
 }
 
-/* Lines of one stream in their order, and nothing else there. */
+/* Asserts that the lines of one stream are in their order, and that nothing else is in the stream. */
 static void assert_lines(const char *text, const char *word) {
     for (int i = 0; i < SPOKEN; i++) {
         char said[32], line[64];
@@ -270,7 +270,7 @@ static void streams_stay_apart(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     told told = told_by(state, speak_twice, 0);
-    assert_int_equal(strncmp(told.out, own, strlen(own)), 0); /* output does not bypass its buffer */
+    assert_int_equal(strncmp(told.out, own, strlen(own)), 0); /* output does not bypass the stream's buffer */
     assert_lines(told.out + strlen(own), "output");
     assert_lines(told.err, "complaint");
     told_free(&told);
@@ -323,7 +323,7 @@ static void the_dead_are_quoted(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     told told = told_by(state, ask_for_deaths, 0);
-    size_t seen = 0; /* nothing is lost, whatever the kind of death */
+    size_t seen = 0; /* no output is lost, whatever the kind of death */
     for (const char *at = told.err; (at = strstr(at, ") the last words\n")) != NULL; at++) seen++;
     assert_int_equal(seen, 4);
     assert_has(told.out, ") printed before the end\n");
@@ -381,7 +381,8 @@ static int ask_a_lasting_node(void *argument) {
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
     TEST_CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"),
                                     MR_ARGS(mr_str("no")), &ref) == MR_OK);
-    TEST_CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT); /* it waits for a machine that has one */
+    /* The task waits for a machine with the resource. */
+    TEST_CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT);
     mr_shutdown(mr);
     TEST_CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
     return 0;
@@ -403,13 +404,13 @@ static void missing_logs_are_reported(void **state) {
 static int alternate(void) {
     enum { TASKS = 40 };
     mr_ref refs[TASKS];
-    for (int i = 0; i < TASKS; i++) /* short runs of each, all in one worker */
+    for (int i = 0; i < TASKS; i++) /* short tasks of each name, all in one worker */
         TEST_CHILD_CHECK(mr_call_task(mr, i / 2 % 2 == 0 ? "tick" : "tock", &refs[i], mr_int(i)) == MR_OK);
     for (int i = 0; i < TASKS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], i));
     return 0;
 }
 
-/* Number of lines; each has the name of the task that printed it, however fast they alternate. */
+/* Number of lines. Each line has the name of the task that printed it, however fast the tasks alternate. */
 static int lines_by_name(char *text) {
     char *next;
     int lines = 0;
@@ -432,7 +433,7 @@ static void a_line_has_the_name_of_its_task(void **state) {
     runtime_fixture_gone(*state, "two tasks");
 }
 
-/* The node is stopped when the driver ends, as on an overloaded machine. */
+/* The node is stopped when the driver ends, as an overloaded machine would do. */
 static int end_while_it_stands(void) {
     mr_ref ref;
     mr_value value;
@@ -457,7 +458,7 @@ static void a_slow_node_is_waited_for(void **state) {
 }
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(lines_reach_the_program_and_a_file),
         IN_A_WORLD(a_program_may_not_want_them),

@@ -21,7 +21,7 @@
 
 static mr_context *mr;
 
-/* The loader's message, before main. */
+/* Message of the dynamic loader, printed before main. */
 #define NO_LIBRARY "error while loading shared libraries: libmodel.so.1: cannot open shared object file"
 
 #define COULD_NOT_JOIN "miniray: worker could not join its node: "
@@ -51,7 +51,7 @@ static int be_killed(void *argument) {
     return fail_to_start(argument, "dies", "was killed by signal 11 (SIGSEGV)", "");
 }
 
-/* The worker reaches mr_init, but has no descriptor to join with: the error and `miniray logs` report it. */
+/* The worker reaches mr_init, but has no descriptor left to join with: the error and `miniray logs` report that. */
 static int have_no_descriptor(void *argument) {
     return fail_to_start(argument, "starves", "exited with status 1", COULD_NOT_JOIN);
 }
@@ -94,7 +94,7 @@ static void a_signal_is_named(void **state) {
     runtime_fixture_gone(*state, "workers that do not start");
 }
 
-/* The node that would be notified is gone: such a worker prints nothing, and leaves no log. */
+/* The node that would be notified has ended: such a worker prints nothing, and leaves no log. */
 static int be_late(void *argument) {
     int output = *(const int *)argument;
     setenv("MINIRAY_BOOT", "worker", 1);
@@ -127,7 +127,7 @@ static void a_node_that_is_not_there_is_named(void **state) {
     runtime_fixture_gone(*state, "mr_init");
 }
 
-/* In the copy: one worker exists, and no other can start any more. */
+/* Runs in the copy: one worker exists, and no other can start. */
 static int lose_executable(const char *path) {
     mr_ref refs[2];
     mr_actor sleepers[2];
@@ -145,7 +145,7 @@ static int lose_executable(const char *path) {
         failed += strstr(mr_last_error(), "cannot start a worker with the executable of") != NULL &&
                   strstr(mr_last_error(), "Permission denied") != NULL;
     }
-    TEST_CHILD_CHECK(failed > 0); /* one may have got the existing worker */
+    TEST_CHILD_CHECK(failed > 0); /* one task may have run in the existing worker */
     mr_shutdown(mr);
     return 0;
 }

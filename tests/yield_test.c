@@ -22,7 +22,7 @@ static mr_context *mr;
 
 /* ---- Tasks and actors. */
 
-/* 0, 1, … count-1 */
+/* Yields 0, 1, … count-1. */
 static mr_status count_up(mr_call *call) {
     int64_t count;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -31,7 +31,7 @@ static mr_status count_up(mr_call *call) {
 }
 MR_TASK(count_to) { return count_up(call); }
 
-/* The same, and returns how often no item was requested yet. */
+/* Yields the same, and returns how often no item was requested yet. */
 MR_TASK(count_without_waiting) {
     int64_t count, busy = 0;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -59,7 +59,7 @@ MR_TASK(count_then_die) {
     return MR_OK;
 }
 
-/* Dies the first time: its file does not exist yet. */
+/* Dies the first time, when its file does not exist yet. */
 MR_TASK(die_then_count) {
     mr_span path;
     char name[256];
@@ -72,7 +72,7 @@ MR_TASK(die_then_count) {
     return count_up(call);
 }
 
-/* Arrays with all items equal to i. */
+/* Yields arrays with all items equal to i. */
 MR_TASK(arrays) {
     int64_t count;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -86,7 +86,7 @@ MR_TASK(arrays) {
     return status;
 }
 
-/* Lists of a future and a number. */
+/* Yields lists of a future and a number. */
 MR_TASK(futures) {
     mr_context *here = mr_call_context(call);
     for (int i = 0; i < 3; i++) {
@@ -99,7 +99,7 @@ MR_TASK(futures) {
     return mr_return(call, mr_str("all"));
 }
 
-/* Yields for ever, and writes a file with its count when the stream is dropped. */
+/* Yields for ever. When the stream is dropped, writes a file with the count. */
 MR_TASK(endless) {
     mr_span path;
     char name[256];
@@ -121,7 +121,7 @@ MR_TASK(yields_unasked) {
     return mr_return(call, mr_int(status));
 }
 
-/* Takes items of a stream that it owns, in a worker. */
+/* Takes items of a stream that the worker owns. */
 MR_TASK(sum_of_stream) {
     mr_context *here = mr_call_context(call);
     mr_arg count = mr_int(50);
@@ -191,14 +191,14 @@ static void results_come_in_order(void **state) {
         mr_ref stream = stream_of("count_to", aheads[i], mr_int(300), mr_nil());
         takes(stream, 0, 300);
         ends(stream);
-        assert_int_equal(int_of(stream), 300); /* the whole stream: the number of items */
+        assert_int_equal(int_of(stream), 300); /* the future of the whole stream: the number of items */
     }
     mr_ref none = stream_of("count_to", 0, mr_int(0), mr_nil());
     ends(none);
     mr_release(mr, none);
 }
 
-/* If no more items than allowed wait. */
+/* A generator with no more items than may wait ends without a reader. */
 static void a_generator_ends_although_no_value_is_taken(void **state) {
     mr_value value;
     mr_ref stream = stream_of("count_to", 64, mr_int(60), mr_nil());
@@ -216,7 +216,7 @@ static void a_body_need_not_wait(void **state) {
     assert_int_equal(mr_wait(mr, &stream, 1, 1, 10 * 1000, &(unsigned char){0}, &(size_t){0}), MR_TIMEOUT);
     takes(stream, 1, 50);
     ends(stream);
-    assert_true(int_of(stream) > 0); /* it was refused while no item was taken */
+    assert_true(int_of(stream) > 0); /* yields were refused while no item was taken */
 }
 
 static void an_actor_gives_too(void **state) {
@@ -230,14 +230,14 @@ static void an_actor_gives_too(void **state) {
         assert_int_equal(mr_call_actor(mr, counter, "hello", &hello), MR_OK);
         takes(stream, 0, i == 1 ? 10 : 100);
         if (i != 1) ends(stream);
-        mr_release(mr, stream); /* the second stream is left in the middle, and does not block others */
+        mr_release(mr, stream); /* the second stream is released half-read, and does not block others */
         assert_int_equal(int_of(hello), 1);
     }
     mr_actor_release(mr, counter);
 }
 
 static void large_results_are_read_where_they_lie(void **state) {
-    mr_ref stream = stream_of("arrays", 2, mr_int(40), mr_nil()), next; /* 16 MB: all memory */
+    mr_ref stream = stream_of("arrays", 2, mr_int(40), mr_nil()), next; /* 16 MB, which is all memory */
     for (int i = 0; i < 40; i++) {
         mr_value value;
         mr_tensor tensor;
@@ -284,7 +284,7 @@ static void a_failure_is_the_last_result(void **state) {
     mr_release(mr, next);
     ends(stream);
     mr_release(mr, stream);
-    /* An item of a stream that is not read further is still available. */
+    /* An item that was not taken before the stream failed is still available. */
     stream = stream_of("count_then_fail", 64, mr_int(3), mr_nil());
     assert_int_equal(mr_get(mr, stream, PATIENCE_US, &value), MR_TASK_FAILED);
     takes(stream, 0, 3);
@@ -300,14 +300,15 @@ static void the_death_of_a_worker_comes_after_what_it_gave(void **state) {
     char name[] = "/tmp/miniray-stream-XXXXXX";
     int fd = mkstemp(name);
     assert_true(fd >= 0 && close(fd) == 0 && unlink(name) == 0);
-    stream = stream_of("die_then_count", 0, mr_int(10), mr_str(name)); /* nothing was yielded yet: it is retried */
+    /* Nothing was yielded before the death, so the task is retried. */
+    stream = stream_of("die_then_count", 0, mr_int(10), mr_str(name));
     takes(stream, 0, 10);
     ends(stream);
     mr_release(mr, stream);
     unlink(name);
 }
 
-/* Waits for the file that the body writes at its end. */
+/* Reads the file that the body writes at its end, as soon as the file exists. */
 static void await_words(const char *name, int *cancelled, int *knows, long long *given) {
     for (int i = 0; i < PATIENCE_MS; i++, usleep(1000)) {
         FILE *file = fopen(name, "r");
@@ -334,7 +335,7 @@ static void the_consumer_has_left(void **state) {
             mr_ref next;
             mr_value value;
             mr_status status = MR_OK;
-            for (int i = 0; i < 7 && status == MR_OK; i++) { /* available items, then the cancellation */
+            for (int i = 0; i < 7 && status == MR_OK; i++) { /* the available items, then the cancellation */
                 assert_int_equal(mr_stream_next(mr, stream, PATIENCE_US, &next), MR_OK);
                 status = mr_get(mr, next, PATIENCE_US, &value);
                 mr_release(mr, next);
@@ -346,12 +347,12 @@ static void the_consumer_has_left(void **state) {
         await_words(name, &cancelled, &knows, &given);
         assert_int_equal(cancelled, 1);
         assert_int_equal(knows, 1);
-        assert_true(given >= 3 && given <= 8); /* no more than were taken, plus those that may wait */
+        assert_true(given >= 3 && given <= 8); /* at most the taken items and those that may wait */
         unlink(name);
     }
 }
 
-/* One CPU for both: a body that waits for its reader gives up its CPU. */
+/* With one CPU, a body that waits for its reader gives up its CPU. */
 static void a_body_that_waits_lends_its_slot(void **state) {
     mr_ref stream = stream_of("count_to", 1, mr_int(5), mr_nil());
     for (int i = 0; i < 5; i++) {
@@ -388,7 +389,7 @@ static void the_next_one_can_be_stall(void **state) {
     assert_int_equal(mr_get(mr, peeked, PATIENCE_US, &value), MR_END);
     ends(stream);
     mr_release(mr, stream);
-    assert_int_equal(mr_get(mr, peeked, 0, &value), MR_NOT_FOUND); /* it was freed with the stream */
+    assert_int_equal(mr_get(mr, peeked, 0, &value), MR_NOT_FOUND); /* the item was freed with the stream */
 }
 
 static void a_worker_takes_too(void **state) {
@@ -414,7 +415,7 @@ static void wrong_use_is_refused(void **state) {
     assert_int_equal(mr_task_submit(mr, "count_to", &options, &arg, 1, &ref), MR_INVALID);
     options.stream_ahead = 0;
     assert_int_equal(mr_task_submit(mr, "no such task", &options, &arg, 1, &ref), MR_NOT_FOUND);
-    arg = mr_future(ref); /* released */
+    arg = mr_future(ref); /* a released reference */
     assert_int_equal(mr_task_submit(mr, "count_to", &options, &arg, 1, &next), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "which this process does not have: it was released"));
     assert_int_equal(mr_batch_open(mr, &group), MR_OK);
@@ -438,7 +439,7 @@ static int tear_down(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* worker: runs its tasks */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_in_order),
         cmocka_unit_test(a_generator_ends_although_no_value_is_taken),

@@ -20,10 +20,10 @@
 #include "tests/support/runtime_fixture.h"
 #include "tests/support/test_child.h"
 
-#define HOW "TEMPLATE_TEST" /* behaviour of the zygote: in its environment */
+#define HOW "TEMPLATE_TEST" /* environment variable with the behaviour of the zygote */
 
 static mr_context *mr;
-static int begun_by;    /* the process that ran main: the zygote's pid in all its copies */
+static int begun_by;    /* pid of the process that ran main: the zygote's, in all its copies */
 static int copy_number; /* in a copy */
 static int befores;     /* each copy has its own count */
 
@@ -76,7 +76,7 @@ static int64_t of_new_actor(const char *method) {
     return value_of(ref);
 }
 
-/* ---- */
+/* ---- Tests. */
 
 static int make_copies(void *argument) {
     TEST_CHILD_CHECK(open_with(argument, "") == MR_OK);
@@ -127,9 +127,9 @@ static int lose_templates(void *argument) {
     int64_t worker = task("own_pid"), first = task("begun_by_pid");
     TEST_CHILD_CHECK(first > 0 && kill((pid_t)first, SIGKILL) == 0);
     int64_t second = first;
-    for (int i = 0; i < 4 && second == first; i++) second = of_new_actor("begun_by"); /* idle workers first */
+    for (int i = 0; i < 4 && second == first; i++) second = of_new_actor("begun_by"); /* idle workers are used first */
     TEST_CHILD_CHECK(second > 0 && second != first);
-    TEST_CHILD_CHECK(kill((pid_t)worker, 0) == 0); /* workers live on */
+    TEST_CHILD_CHECK(kill((pid_t)worker, 0) == 0); /* the workers outlive the zygote */
     mr_shutdown(mr);
     return 0;
 }
@@ -139,7 +139,7 @@ static void a_dead_zygote_is_replaced(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* Actors are created while one zygote after the other is killed: all of them start. */
+/* Actors are created while zygotes are killed one after another: all actors start. */
 static int lose_templates_at_work(void *argument) {
     enum { ROUNDS = 12, ACTORS = 4 };
     mr_ref refs[ACTORS];
@@ -149,7 +149,7 @@ static int lose_templates_at_work(void *argument) {
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_new_actor(mr, "Home", &actors[i]) == MR_OK);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "begun_by", &refs[i]) == MR_OK);
-        poll(NULL, 0, round % 4); /* another moment each time; all are valid */
+        poll(NULL, 0, round % 4); /* another instant each time; all instants are valid */
         kill((pid_t) template, SIGKILL);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK((template = value_of(refs[i])) > 0);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_actor_kill(mr, actors[i]) == MR_OK);
@@ -167,7 +167,7 @@ static int have_threads(void *argument) {
     TEST_CHILD_CHECK(open_with(argument, "threads") == MR_OK);
     TEST_CHILD_CHECK(task("begun_by_pid") > 0);
     for (int i = 0; i < 2; i++) TEST_CHILD_CHECK(of_new_actor("begun_by") > 0);
-    TEST_CHILD_CHECK(of_new_actor("begun_by") != of_new_actor("begun_by")); /* each has run main itself */
+    TEST_CHILD_CHECK(of_new_actor("begun_by") != of_new_actor("begun_by")); /* each worker has run main itself */
     mr_shutdown(mr);
     return 0;
 }

@@ -24,8 +24,8 @@ from miniray._actors.methods import method
 from miniray._core_api.session import LOCAL_MODE, SCRIPT_MODE, WORKER_MODE, Language, LoggingConfig
 from miniray.runtime_context import get_runtime_context
 
-ObjectID = ObjectRef  # by its old name
-StreamingObjectRefGenerator = ObjectRefGenerator  # likewise
+ObjectID = ObjectRef  # the old name
+StreamingObjectRefGenerator = ObjectRefGenerator  # the old name
 
 __all__ = [
     "ActorClass", "ActorClassID", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "FunctionID",
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """Modules that few programs need are imported when they are asked for."""
+    """Imports, at their first use, modules that few programs need."""
     if name in ("_common", "_private", "actor", "cloudpickle", "dag", "experimental", "internal", "ps", "runtime_env", "train",
                 "types", "util"):
         import importlib

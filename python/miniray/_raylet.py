@@ -1,4 +1,4 @@
-"""Names that programs take from Ray's module of this name."""
+"""Names that programs import from Ray's module of this name."""
 
 from miniray._core import ObjectRef
 from miniray._actors.generators import DynamicObjectRefGenerator, ObjectRefGenerator

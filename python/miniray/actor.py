@@ -1,4 +1,4 @@
-"""Actors, by the names that Ray's module of this name has."""
+"""Actors, under the name of Ray's module."""
 
 from miniray._actors.actor_class import ActorClass, ActorClassInheritanceException
 from miniray._actors.methods import method

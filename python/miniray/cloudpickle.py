@@ -1,3 +1,3 @@
-"""cloudpickle, by the name under which Ray has it."""
+"""cloudpickle under Ray's name for it."""
 
 from cloudpickle import *  # noqa: F401,F403

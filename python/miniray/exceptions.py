@@ -15,7 +15,7 @@ class RayTaskError(RayError):
     """
 
     def __init__(self, function_name="", traceback_str="", cause=None, pid=0):
-        Exception.__init__(self, function_name, traceback_str, cause, pid)  # not __init__ of the user's class
+        Exception.__init__(self, function_name, traceback_str, cause, pid)  # skips __init__ of the user's class
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
@@ -49,12 +49,12 @@ def make_task_error(function_name, traceback_str, cause, pid):
         made.args = cause.args
         _copy_fields(cause, made)
         return made
-    except TypeError:  # a class that cannot be inherited from
+    except TypeError:  # a class that cannot be a base class
         return RayTaskError(function_name, traceback_str, cause, pid)
 
 
 def _copy_fields(cause, made):
-    """Copies fields that lie in the exception object itself, such as errno of OSError; others are read from the cause.
+    """Copies fields of the exception object itself, such as errno of OSError; other fields are read from the cause.
     """
     for kind in type(cause).__mro__:
         for name, field in vars(kind).items():
@@ -70,7 +70,7 @@ class TaskCancelledError(RayError):
 
 
 class CancelledTaskError(TaskCancelledError, RayTaskError):
-    """Raised by get() for a task that was cancelled. It is a RayTaskError, too, as Ray's error for a running task is.
+    """Raised by get() for a task that was cancelled. Also a RayTaskError, like Ray's error for a running task.
     """
 
     def __init__(self, text=""):
@@ -90,7 +90,7 @@ class WorkerCrashedError(RayError):
 class RayActorError(RayError):
     """Base of the errors of actors that have died or cannot be reached."""
 
-    actor_id = None  # the actor's id as text, in the process that made the call
+    actor_id = None  # the actor's id as text, in the calling process
 
 
 class ActorDiedError(RayActorError):

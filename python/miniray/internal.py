@@ -2,4 +2,4 @@
 
 
 def free(object_refs, local_only=False):
-    """Does nothing: an object is freed with its last reference."""
+    """Does nothing, since an object is freed with its last reference."""

@@ -1,4 +1,4 @@
-"""Remote functions, by the name that Ray's module of this name has."""
+"""Remote functions, under the name of Ray's module."""
 
 from miniray._core import RemoteFunction
 

@@ -10,7 +10,7 @@ _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", 
 
 
 class RuntimeContext:
-    """Facts about the place where this code runs."""
+    """Facts about the task, actor or driver that runs this code."""
 
     @property
     def current_actor(self):
@@ -115,7 +115,7 @@ class RuntimeContext:
         """An empty string: there is no dashboard."""
         return ""
 
-    # ---- By their old names, as ids.
+    # ---- Old names, whose results are ids.
 
     @property
     def job_id(self):
@@ -176,7 +176,7 @@ class RuntimeContext:
         return self.get_accelerator_ids()
 
     def get_session_name(self):
-        """The name of this session: that of its folder."""
+        """The name of this session, which is the name of its folder."""
         return os.path.basename(os.path.dirname(_core.address() or ""))
 
     def get(self):
@@ -197,7 +197,7 @@ def _is_old(instead):
 
 
 def _function_frame():
-    """The frame of the task or method that this is called from: the outermost frame of this thread outside of the
+    """The frame of the task or method that calls this function: the outermost frame of this thread outside the
     package."""
     frame, found = sys._getframe(1), None
     while frame is not None:

@@ -26,4 +26,4 @@ def _again(fields):
 
 
 class RuntimeEnvConfig(dict):
-    """Accepted for compatibility, without effect: there is nothing to set up."""
+    """Accepted for compatibility, without effect, since there is nothing to set up."""

@@ -9,14 +9,14 @@ import os
 import sys
 import _signal  # importing signal creates enumerations, which takes milliseconds
 
-_NAME = "\x1ename:"  # begins a line for the node (WORKER_LOG_NAME)
+_NAME = "\x1ename:"  # begins a line that names this process, for the node (WORKER_LOG_NAME)
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _is_zygote = False
 
 
 def learn():
-    """Reads the environment of workers, once, if possible in the zygote: every page of memory that a fork touches is
-    copied for it."""
+    """Reads the environment of workers, once, if possible in the zygote, since a fork copies every page of memory that
+    it writes to."""
     global _boot, _has_hook, _seed, _threads_inside
     _boot = [name for name in os.environ if name.startswith("MINIRAY_BOOT")]
     _has_hook = "MINIRAY_SETUP_HOOK" in os.environ
@@ -44,7 +44,7 @@ def say_name(actor):
 
 
 def tell(line):
-    """Writes a line for the node or the driver, not for people; nothing if the node does not read this process's
+    """Writes a line for the node or the driver, not for people; no-op if the node does not read this process's
     output."""
     if os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.out.log"):
         sys.stdout.flush()
@@ -62,14 +62,14 @@ def leave(actor):
 
 
 def left():
-    """Runs the atexit functions after the actor has ended; the process ends next."""
+    """Runs the atexit functions after the actor has ended, and before the process ends."""
     import atexit
     atexit._run_exitfuncs()
     sys.stdout.flush()
 
 
 def end_child(name, error):
-    """Ends a process that the body of `name` has forked and that has returned from it, or raised `error`.
+    """Ends a process that the body of `name` has forked and that has returned from the body, or raised `error`.
 
     The parent answers the call. The child ends as a script does, but runs none of the worker's exit functions."""
     status = 0
@@ -88,7 +88,7 @@ def end_child(name, error):
         try:
             stream.flush()
         except (OSError, ValueError):
-            pass  # closed, or the disk is full: the child ends anyway
+            pass  # the output is closed, or the disk is full: the child ends anyway
     os._exit(status & 0xff)
 
 
@@ -108,17 +108,17 @@ def stacks():
 
 
 def _interrupt(number, frame):
-    """The signal handler: raises KeyboardInterrupt in a task that was cancelled. Ctrl-C is for the driver."""
+    """The signal handler: raises KeyboardInterrupt in a task that was cancelled. Ctrl-C is handled by the driver."""
     from miniray import _core
     if _core.interrupt_is_due():
         raise KeyboardInterrupt
 
 
 def has_copied():
-    """In the zygote after each fork: imports modules that take long and that the first tasks can do without."""
+    """Called in the zygote after each fork: imports slow modules that the first tasks can do without."""
     if "cloudpickle" not in sys.modules:
         _import_into_zygote(["cloudpickle"])
-        gc.freeze()  # shared pages stay unmodified
+        gc.freeze()  # keeps pages shared with forks unmodified
 
 
 def copied(number):
@@ -135,8 +135,8 @@ def copied(number):
 
 
 def _import_into_zygote(names):
-    """Imports modules without the fork handler of threading, which takes longer than the rest of a fork. It releases
-    locks of other threads and forgets them; a zygote has no other threads."""
+    """Imports modules without threading's fork handler, which takes longer than the rest of a fork. The handler resets
+    locks of other threads; a zygote has no other threads."""
     register = os.register_at_fork
 
     def register_all_but_one(*, after_in_child=None, **others):
@@ -152,13 +152,13 @@ def _import_into_zygote(names):
         for name in names:
             try:
                 __import__(name)
-            except Exception:  # the task that imports the module gets the error
+            except Exception:  # the task that imports the module will get the error
                 pass
     finally:
         os.register_at_fork = register
 
 
-# ---- What is drawn by lot.
+# ---- Random generators.
 
 
 def _reseed(text):
@@ -187,7 +187,7 @@ class _SeedingImports:
         if seed is None:
             return None
         import importlib.util
-        spec = importlib.util.find_spec(name)  # without this finder
+        spec = importlib.util.find_spec(name)  # the same without this finder
         if spec is not None:
             execute = spec.loader.exec_module
 
@@ -206,7 +206,7 @@ def _threads():
 
 
 def _preload(worker, names):
-    """Imports modules of the driver with one thread each: a process with threads cannot be forked."""
+    """Imports modules of the driver with one thread each, since a process with threads cannot be forked."""
     given = {name: os.environ.get(name) for name in _INTRA_OP}
     os.environ.update(dict.fromkeys(_INTRA_OP, "1"))
     worker._import_into_zygote(names)
@@ -218,12 +218,12 @@ def _preload(worker, names):
 
 
 def _main():
-    gc.disable()  # modules that are being imported leave nothing to collect
+    gc.disable()  # modules are being imported, which creates no garbage
     preload = sys.argv[1]
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
-    faulthandler.enable()  # a worker that crashes prints its stack
+    faulthandler.enable()  # a crashing worker prints its stack
     from miniray import _core, worker  # the second is this file under its module name
     from miniray._core_api import thread_counts
     from miniray._serialize import code  # noqa: F401  forks of this process have it imported
@@ -233,10 +233,10 @@ def _main():
     if os.environ["MINIRAY_BOOT"] == "template":
         worker._is_zygote = True
         _preload(worker, [name for name in preload.split(",") if name])
-        if _threads() > 1 and preload:  # a module has started a thread: continue without it
+        if _threads() > 1 and preload:  # a module has started a thread: start again without imports
             os.set_inheritable(3, True)
             os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])
-        gc.freeze()  # as has_copied does
+        gc.freeze()  # as in has_copied
     gc.enable()
     _core.serve()
 

@@ -13,9 +13,9 @@ enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
 typedef struct py_actor {
     PyObject_HEAD mr_actor id;
     uint64_t generation;
-    bool holds;            /* it owns one of the runtime's handles */
-    PyObject *class_name;  /* owned: str; NULL with methods */
-    PyObject *methods;     /* owned: a dict, or None; NULL: not asked for yet */
+    bool holds;            /* this handle owns a reference of the runtime */
+    PyObject *class_name;  /* owned: str; NULL if `methods` is NULL */
+    PyObject *methods;     /* owned: a dict, or None; NULL: not requested from the node yet */
     struct method *recent; /* owned: memory of the last freed method (method_dealloc); NULL: none */
     PyObject *weak;
 } py_actor;
@@ -23,22 +23,22 @@ typedef struct py_actor {
 _Static_assert(offsetof(py_actor, id) == offsetof(py_ref, ref) && sizeof(mr_actor) == sizeof(mr_ref),
                "py_ref_hash and py_ref_compare read ids of actors, too");
 
-typedef struct plan { /* parameters of a method call: from its options, or else its entry */
+typedef struct plan { /* parameters of a method call: from its options, or else from its entry in actor.methods */
     py_submit_signature signature;
     int num_returns;
     int retries;      /* mr_call_options.max_retries */
-    long pending_max; /* limit of waiting calls of this process to the actor; 0: none */
+    long pending_max; /* limit of calls of this process that wait at the actor; 0: no limit */
 } plan;
 
 typedef struct method {
     PyObject_HEAD py_actor *actor; /* owned */
     PyObject *name;                /* owned: str */
-    PyObject *entry;               /* owned: of actor.methods; None: unknown */
-    int num_returns;               /* OF_ENTRY: that of the entry */
-    int ahead;                     /* results of a generator that may wait; 0: the usual number */
-    int retries;                   /* mr_call_options.max_retries; 0: that of the entry */
-    PyObject *again;               /* owned: precedes the arguments (retries.py); NULL: none */
-    bool planned;                  /* it was called before: its plan is made */
+    PyObject *entry;               /* owned: the method's entry in actor.methods; None: unknown */
+    int num_returns;               /* OF_ENTRY: number in the entry */
+    int ahead;                     /* unread results that a generator may produce; 0: default */
+    int retries;                   /* mr_call_options.max_retries; 0: value of the entry */
+    PyObject *again;               /* owned: retry argument, before all others (retries.py); NULL: none */
+    bool planned;                  /* the plan is valid, since the method has been called */
     plan plan;
 } method;
 
@@ -48,7 +48,7 @@ typedef struct spares {
 } spares;
 
 static spares spare;
-static PyObject *known; /* owned: {id: (class name, methods)} of recent actors; it is a cache */
+static PyObject *known; /* owned: {id: (class name, methods)}, a cache of recent actors */
 
 /* ---- Methods. */
 
@@ -71,7 +71,7 @@ static PyObject *method_new(py_actor *of, PyObject *name, PyObject *entry, int n
     return (PyObject *)made;
 }
 
-/* Frees its memory; it has no actor any more. */
+/* Frees the memory of a method that refers to no actor. */
 static void method_free(method *method) {
     Py_DECREF(method->name);
     Py_DECREF(method->entry);
@@ -82,7 +82,7 @@ static void method_free(method *method) {
         PyObject_Free(method);
 }
 
-/* The actor caches a method without options, since the same method is usually asked for again. */
+/* The actor caches one method without options, since successive accesses usually ask for the same method. */
 static void method_dealloc(PyObject *self) {
     method *method = (struct method *)self;
     py_actor *of = method->actor;
@@ -95,7 +95,7 @@ static void method_dealloc(PyObject *self) {
     Py_DECREF((PyObject *)of);
 }
 
-/* The cached method. */
+/* Takes the cached method out of the actor. */
 static PyObject *method_again(py_actor *of) {
     method *method = of->recent;
     of->recent = NULL;
@@ -104,7 +104,7 @@ static PyObject *method_again(py_actor *of) {
     return (PyObject *)method;
 }
 
-/* Entry of its class, as far as it is known; borrowed. */
+/* Name of the actor's class, as far as it is known; borrowed. */
 static const char *shown_name(const py_actor *handle) {
     const char *name = handle->class_name == NULL ? NULL : PyUnicode_AsUTF8(handle->class_name);
     return name != NULL ? name : "actor";
@@ -162,7 +162,7 @@ static PyObject *send(const method *method, PyObject *const *args, Py_ssize_t co
     return result;
 }
 
-/* Of an actor with max_pending_calls. */
+/* Submits a call of an actor that has max_pending_calls. */
 static PyObject *send_if_few_wait(const method *method, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *admitted = py_core_call(PY_CORE_admit, "(Ol)", method->actor, method->plan.pending_max);
     PyObject *result = admitted == NULL ? NULL : send(method, args, count, names);
@@ -185,7 +185,7 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
                                         : send(method, args, count, names);
 }
 
-/* "name@mark"; earlier options are dropped. */
+/* Returns "name@mark"; a mark that `name` already has is replaced. */
 static PyObject *marked_name(PyObject *name, PyObject *mark) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(name), end = PyUnicode_FindChar(name, '@', 0, size, 1);
     PyObject *bare = PyUnicode_Substring(name, 0, end < 0 ? size : end);
@@ -276,7 +276,7 @@ static PyObject *recall(mr_actor id) {
     return value;
 }
 
-/* (class name, methods), from the node. NULL with an exception; None: the node does not know the actor (yet). */
+/* Asks the node for (class name, methods). NULL with an exception; None: the node does not know the actor (yet). */
 static PyObject *ask(mr_actor id) {
     mr_actor_info *facts = PyMem_Malloc(sizeof *facts);
     if (facts == NULL) return PyErr_NoMemory();
@@ -295,7 +295,8 @@ static PyObject *ask(mr_actor id) {
     return told;
 }
 
-/* False with an exception. An actor that the node does not know (yet) stays without a description. */
+/* Fills in the description. False with an exception. The description of an actor that the node does not know (yet)
+ * stays empty. */
 static bool learn(py_actor *handle) {
     if (handle->methods != NULL || !py_actor_usable((PyObject *)handle)) return handle->methods != NULL;
     PyObject *told = recall(handle->id);
@@ -370,7 +371,8 @@ PyObject *py_actor_decode(const mr_value *value) {
     return status == MR_OK ? py_actor_borrowed(id) : py_core_raise(status);
 }
 
-/* Names of Python's own (__reduce__) and of inspecting programs (_repr_html_) are no methods. */
+/* Whether the name belongs to Python (__reduce__) or to inspecting programs (_repr_html_): such names are no
+ * methods. */
 static bool is_own_name(PyObject *name) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(name);
     return size > 2 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, size - 1) == '_';
@@ -384,7 +386,7 @@ bool py_actor_has(PyObject *self, PyObject *name) {
 static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
     py_actor *handle = (py_actor *)self;
     PyObject *methods = handle->methods;
-    if (handle->recent != NULL && handle->recent->name == name) return method_again(handle); /* the usual case */
+    if (handle->recent != NULL && handle->recent->name == name) return method_again(handle); /* fast path */
     if (methods != NULL && methods != Py_None) {
         PyObject *entry = PyDict_GetItemWithError(methods, name);
         if (entry != NULL) return method_new(handle, name, entry, OF_ENTRY);
@@ -403,7 +405,7 @@ static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
 }
 
 static PyObject *py_actor_repr(PyObject *self) {
-    if (!learn((py_actor *)self)) PyErr_Clear(); /* a handle whose runtime has ended prints, too */
+    if (!learn((py_actor *)self)) PyErr_Clear(); /* repr must not fail after the runtime has ended */
     PyObject *hex = py_ref_id_text(((py_actor *)self)->id.word);
     PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%s, %U)", shown_name((py_actor *)self), hex);
     Py_XDECREF(hex);

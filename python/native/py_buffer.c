@@ -8,11 +8,11 @@
 typedef struct holder {
     PyObject_HEAD mr_value value;
     uint64_t generation;
-    PyObject *written; /* owned: the first address that was given out writable; NULL: none */
-    bool first;        /* and no other holder had given it out */
+    PyObject *written; /* owned: first address given out as writable; NULL: none */
+    bool first;        /* and no other holder has given out that address */
 } holder;
 
-/* How many holders have given out that address. */
+/* Number of holders that have given out that address. */
 static Py_ssize_t writers_of(PyObject *address) {
     PyObject *count = core.writers == NULL ? NULL : PyDict_GetItem(core.writers, address);
     return count == NULL ? 0 : PyLong_AsSsize_t(count);
@@ -35,7 +35,7 @@ static void forget_written(const holder *held) {
 static void holder_dealloc(PyObject *self) {
     holder *held = (holder *)self;
     if (held->written != NULL) forget_written(held);
-    /* A value of a context that was shut down was freed with it. */
+    /* The value of a context that was shut down was freed with the context. */
     if (core.mr != NULL && held->generation == core.generation) mr_value_release(&held->value);
     PyObject_Free(self);
 }
@@ -56,7 +56,7 @@ PyObject *py_buffer_holder(mr_value *value) {
     return (PyObject *)made;
 }
 
-/* ---- A piece. */
+/* ---- Pieces. */
 
 typedef struct piece {
     PyObject_HEAD PyObject *owner;
@@ -95,7 +95,7 @@ static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool w
 
 PyObject *py_buffer_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
 
-/* A value is read in the same order each time: the first address given out identifies it. */
+/* A value is always read in the same order, so the first address given out identifies the value. */
 int py_buffer_is_first(PyObject *owner, const void *data) {
     holder *held = (holder *)owner;
     if (held->written != NULL) return held->first;

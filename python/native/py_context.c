@@ -17,9 +17,9 @@
 
 enum { COMMAND_MAX = 512 };
 
-/* ---- Life. */
+/* ---- Start and end. */
 
-/* The strings of a list, borrowed from it; NULL behind the last. False with an exception. */
+/* Reads the strings of a list, borrowed from it; NULL terminates the array. False with an exception. */
 static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     if (count > COMMAND_MAX) {
@@ -33,7 +33,7 @@ static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
     return true;
 }
 
-/* A signal (Ctrl-C) while a call waits for memory: its handler runs here, and the call raises its exception. */
+/* Runs the handler of a signal (Ctrl-C) that arrives while a call waits for memory; the call raises its exception. */
 static bool has_signal(void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     bool raised = PyErr_CheckSignals() != 0;
@@ -75,7 +75,7 @@ static PyObject *shut_down(PyObject *module, PyObject *none) {
     if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* the node ends a worker */
     py_core_set_context(NULL);
     Py_BEGIN_ALLOW_THREADS
-        /* Waiting threads check within a slice, see the end, and leave. */
+        /* Waiting threads check core.mr after each slice and leave. */
         for (;;) {
         PyGILState_STATE gil = PyGILState_Ensure();
         bool waiting = core.waiting > 0;
@@ -90,13 +90,13 @@ static PyObject *shut_down(PyObject *module, PyObject *none) {
 
 static PyObject *is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
 
-/* That of the node; None: not running. */
+/* Address of the node; None: not running. */
 static PyObject *address(PyObject *module, PyObject *none) {
     return core.mr == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(mr_address(core.mr));
 }
 
-/* In a child process that the program forked. The parent's context is not used: its threads are not in this process. It
- * is left unchanged. */
+/* Called in a child process that the program forked. The child drops the parent's context, whose threads do not exist
+ * here, and leaves it unchanged. */
 static PyObject *forked(PyObject *module, PyObject *none) {
     if (core.mr != NULL) py_core_set_context(NULL);
     core.waiting = 0;
@@ -104,7 +104,7 @@ static PyObject *forked(PyObject *module, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* A worker's main loop; returns only if it could not begin. In a worker and in a zygote mr_init does not return. */
+/* Main loop of a worker; returns only if the start failed. In a worker and in a zygote mr_init does not return. */
 static PyObject *serve(PyObject *module, PyObject *none) {
     mr_options options = MR_OPTIONS(mr_options, .fork = py_fork_of_workers());
     mr_context *mr = NULL;
@@ -116,9 +116,9 @@ static PyObject *serve(PyObject *module, PyObject *none) {
     return PyErr_Format(PyExc_RuntimeError, "a worker cannot be started by hand: its node starts it");
 }
 
-/* ---- Calls of an actor with a loop (mr_set_loop). */
+/* ---- Calls of an actor that runs an event loop (mr_set_loop). */
 
-/* serve_calls(seconds or None): runs received calls, or waits. False: the runtime has ended. A short wait keeps
+/* serve_calls(seconds or None): runs received calls, or waits for one. False: the runtime has ended. A short wait keeps
  * the GIL, as in get. */
 static PyObject *serve_calls(PyObject *module, PyObject *timeout) {
     enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* interval of checks for signals */
@@ -143,7 +143,7 @@ static PyObject *wake_server(PyObject *module, PyObject *none) {
 
 /* ---- Objects. */
 
-/* put(value): another owner (_owner=) would change nothing, for the node owns named objects. */
+/* put(value): _owner= is ignored, since the node owns named objects. */
 static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *value = count > 0 ? args[0] : NULL;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
@@ -190,7 +190,7 @@ static PyObject *cancel(PyObject *module, PyObject *args) {
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
                             "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
-    if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* ready already: nothing to cancel */
+    if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* ready: nothing to cancel */
     Py_RETURN_NONE;
 }
 
@@ -231,10 +231,10 @@ static PyObject *current_actor(PyObject *module, PyObject *none) {
     return py_actor_borrowed(core.actor);
 }
 
-/* The number of calls that this process has begun to run. */
+/* Number of calls that this process has begun to run. */
 static PyObject *calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
 
-/* The number of the running call, and whether it is cancelled. */
+/* Number of the running call, and whether that call is cancelled. */
 static PyObject *call(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(py_reply_number()); }
 
 static PyObject *is_cancelled(PyObject *module, PyObject *none) { return PyBool_FromLong(py_reply_is_cancelled()); }
@@ -244,7 +244,7 @@ static PyObject *set_local(PyObject *module, PyObject *on) {
     Py_RETURN_NONE;
 }
 
-/* local_actor(id, class_name, methods): in local mode, an actor that no node knows */
+/* local_actor(id, class_name, methods): handle of an actor of local mode, which no node knows */
 static PyObject *local_actor(PyObject *module, PyObject *args) {
     const char *bytes;
     Py_ssize_t size;
@@ -253,7 +253,7 @@ static PyObject *local_actor(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y#UO!", &bytes, &size, &class_name, &PyDict_Type, &methods)) return NULL;
     if (size != sizeof id.word)
         return PyErr_Format(PyExc_ValueError, "an actor id has %zu bytes, not %zd", sizeof id.word, size);
-    for (size_t i = 0; i < sizeof id.word; i++) /* as it is printed */
+    for (size_t i = 0; i < sizeof id.word; i++) /* two hexadecimal digits per byte, as in a printed id */
         id.word[i / 8] = id.word[i / 8] << 8 | (uint8_t)bytes[i];
     return py_actor_new(id, class_name, methods);
 }
@@ -265,7 +265,7 @@ typedef struct creation { /* arguments of create_actor; all borrowed */
     mr_actor_options options;
 } creation;
 
-/* (consecutive values, positional ones first; names of the keywords) as for vectorcall. New references. */
+/* Collects the arguments as for vectorcall: (values, positional ones first; names of the keywords). New references. */
 static bool flatten(const creation *creation, PyObject **stack, PyObject **names) {
     PyObject *values = PyDict_Values(creation->keywords), *keys = PyDict_Keys(creation->keywords);
     PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);
@@ -308,8 +308,8 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
 }
 
 /* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
- * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): other threads run while
- * the node is asked. */
+ * namespace, detached, placement group, bundle), args, kwargs, methods, methods as shown to other processes): the GIL
+ * is released while the node creates the actor. */
 static PyObject *create_actor(PyObject *module, PyObject *args) {
     creation given = {.options = MR_INIT(mr_actor_options)};
     mr_actor_options *options = &given.options;

@@ -9,25 +9,25 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_torch.h"
 
-/* Arrays of so many bytes are not copied. Smaller ones are copied, so that they are writable, and so that not too much
- * memory is kept for them. Others are read-only, or lie in shared memory, of which this process has a copy-on-write
- * mapping. A tensor of torch in place takes no longer than a copied one. */
+/* Least bytes of an array that is not copied: read-only, in a writable mapping (copy-on-write), and of a torch tensor.
+ * Smaller arrays are copied, so that they are writable and keep little memory alive. An in-place torch tensor costs no
+ * more time than a copied one, so its limit is lower. */
 enum { READ_LEAST = 64 * 1024, WRITTEN_LEAST = 16 * 1024, TENSOR_LEAST = 2 * 1024 };
 
 typedef struct decoder {
-    mr_value *owned; /* the whole value; nil if it was moved into the holder; NULL: borrowed, */
-    mr_call *call;   /* as an argument of this call, */
+    mr_value *owned; /* the whole value; nil after a move into the holder; NULL: borrowed, */
+    mr_call *call;   /* from an argument of this call, */
     size_t index;
-    PyObject *holder; /* owned; NULL: no object refers to the value so far */
+    PyObject *holder; /* owned; NULL: no object refers to the value yet */
     bool may_stay;
-    enum { UNKNOWN, OWN_COPY, NOBODYS } written; /* owner of its bytes when they are written to */
+    enum { UNKNOWN, OWN_COPY, NOBODYS } written; /* owner of the memory that a write changes */
 } decoder;
 
 static PyObject *py_decode(decoder *decoder, const mr_value *value);
 
-/* ---- Bytes in place or copied. */
+/* ---- Bytes, in place or copied. */
 
-/* The holder of the value. A kept argument does not move. */
+/* The holder of the value, made at first use. A kept argument does not change its address. */
 static PyObject *holder_of(decoder *decoder) {
     if (decoder->owned != NULL) return py_buffer_holder(decoder->owned);
     mr_value kept;
@@ -38,7 +38,7 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
-/* All of a value is contiguous. */
+/* Whether a write to the value changes only this process's copy. One check suffices, since a value is contiguous. */
 static bool is_own_copy(decoder *decoder, const void *data) {
     if (decoder->written == UNKNOWN) decoder->written = mr_is_private_copy(core.mr, data) ? OWN_COPY : NOBODYS;
     return decoder->written == OWN_COPY;
@@ -69,7 +69,7 @@ static PyObject *numpy_attribute(const char *name) {
     return found;
 }
 
-/* A tensor in place, or made through Python. */
+/* Makes a NumPy array through Python, in place or copied. */
 static PyObject *py_decode_array_slowly(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = py_numpy_dtype(tensor->dtype), *array = NULL;
     PyObject *shape = dtype == NULL ? NULL : py_numpy_shape(tensor->shape, tensor->dims);
@@ -98,7 +98,7 @@ static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
                         (int)tensor->dtype);
 }
 
-/* A tensor that is made through Python, or whose memory another one may write. */
+/* Makes a tensor through Python, or one over memory that another object may write. */
 static PyObject *py_decode_tensor_slowly(decoder *decoder, const mr_tensor *tensor, bool stay) {
     PyObject *memory = stay ? py_buffer_own(decoder->holder, tensor->data, tensor->bytes)
                             : py_buffer_copy(tensor->data, tensor->bytes);
@@ -111,7 +111,8 @@ static PyObject *py_decode_tensor_slowly(decoder *decoder, const mr_tensor *tens
     return made;
 }
 
-/* In place, if no other object may write there. NULL without an exception: to be made elsewhere. */
+/* Makes a tensor in place if no other object may write there. NULL without an exception: the caller makes it in another
+ * way. */
 static PyObject *py_decode_tensor_in_place(decoder *decoder, const mr_tensor *tensor) {
     int first = has_holder(decoder) ? py_buffer_is_first(decoder->holder, tensor->data) : -1;
     return first == 1 ? py_torch_of(tensor, decoder->holder) : NULL;
@@ -130,7 +131,7 @@ static PyObject *py_decode_tensor(decoder *decoder, const mr_value *value) {
 
 /* ---- Containers. */
 
-/* Decodes the places of a new list or tuple, which is moved. */
+/* Decodes the items of a new list or tuple, whose reference is moved. */
 static PyObject *fill(decoder *decoder, mr_iter *iter, PyObject *made, PyObject **places, Py_ssize_t count) {
     mr_value item;
     for (Py_ssize_t at = 0; at < count && mr_iter_next(iter, &item); at++)
@@ -183,7 +184,7 @@ static PyObject *buffers_of(decoder *decoder, const mr_value *value, size_t coun
     return list;
 }
 
-/* `inside`: the references and handles that go with it. */
+/* `inside`: references and handles of the pickle. */
 static PyObject *py_decode_pickle(decoder *decoder, const mr_value *value, PyObject *inside) {
     mr_custom custom;
     mr_status status = mr_value_custom(value, &custom);
@@ -214,7 +215,7 @@ static PyObject *py_decode_tuple(decoder *decoder, const mr_value *value) {
     return object;
 }
 
-/* ---- In all. */
+/* ---- Values. */
 
 static PyObject *py_decode_number(const mr_value *value, mr_kind kind) {
     int64_t number = 0;
@@ -237,7 +238,7 @@ static PyObject *py_decode_text(const mr_value *value, mr_kind kind) {
                                : PyBytes_FromStringAndSize(span.data, (Py_ssize_t)span.size);
 }
 
-/* An exception that was not raised, with its causes; a chain is short. */
+/* Decodes an exception that is a value, with its causes, whose number is limited. */
 static PyObject *py_decode_error(const mr_value *value, size_t depth) {
     mr_error error;
     mr_status status = mr_value_error(value, depth, &error);

@@ -9,8 +9,8 @@
 #include "python/native/py_shared_model.h"
 #include "python/native/py_torch.h"
 
-enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime's limit is 64; a pickle goes deeper */
-enum { ITEM_BYTES = 9 };               /* of a number inside a container, at most */
+enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime's limit is 64; a pickle adds levels */
+enum { ITEM_BYTES = 9 };               /* upper limit of a number inside a container */
 
 typedef struct py_encoder_chunk {
     struct py_encoder_chunk *next;
@@ -20,7 +20,7 @@ typedef struct py_encoder_chunk {
 struct py_encoder_note {
     py_encoder_note *next;
     PyObject *object; /* owned, or NULL */
-    Py_buffer view;   /* taken, if its obj is not NULL */
+    Py_buffer view;   /* released, if view.obj is not NULL */
 };
 
 void py_encoder_init(py_encoder *encoder) {
@@ -76,7 +76,7 @@ mr_arg *py_encoder_args(py_encoder *encoder, size_t count) {
     return py_encoder_room(encoder, (count > 0 ? count : 1) * sizeof(mr_arg));
 }
 
-/* A note to release something; the object's reference is moved. */
+/* Records an object or view that py_encoder_fini releases; the object's reference is moved. */
 static py_encoder_note *note(py_encoder *encoder, PyObject *object) {
     py_encoder_note *note = py_encoder_room(encoder, sizeof *note);
     if (note == NULL) {
@@ -111,8 +111,8 @@ static bool seen_grow(py_encoder *encoder) {
     return true;
 }
 
-/* 1: first encounter; 0: again; -1: an exception. An object with its container's reference only is never met twice,
- * unless the container is. */
+/* 1: first encounter; 0: reached before; -1: an exception. An object with one reference, its container's, can be
+ * reached twice only if its container is. */
 static int meet(py_encoder *encoder, PyObject *object) {
     if (Py_REFCNT(object) == 1) return 1;
     if (encoder->seen == encoder->seen_few) {
@@ -139,7 +139,7 @@ static void meet_afresh(py_encoder *encoder) {
     encoder->seen_room = SEEN_FEW;
 }
 
-/* ---- Plain objects. Each answers 1: done; 0: not plain; -1: an exception. */
+/* ---- Plain objects. Each function returns 1: done; 0: not plain; -1: an exception. */
 
 static int plain(py_encoder *encoder, PyObject *object, mr_arg *out, int depth);
 static int plain_container(py_encoder *encoder, PyObject *object, mr_arg *out, int depth);
@@ -167,7 +167,7 @@ static int plain_str(py_encoder *encoder, PyObject *object, mr_arg *out) {
     return 1;
 }
 
-/* A list or tuple: its items are consecutive. */
+/* Encodes a list or tuple, whose items are consecutive. */
 static int plain_items(py_encoder *encoder, PyObject **items, Py_ssize_t count, mr_arg *out, int depth) {
     if (depth >= DEPTH_MAX) return 0;
     mr_arg *args = py_encoder_args(encoder, (size_t)count);
@@ -249,7 +249,7 @@ static int plain_buffer(py_encoder *encoder, PyObject *array, int tensor_kind, m
     return plain_numbers(encoder, (mr_dtype)dtype, tensor_kind, view->buf, view->ndim, shape, out);
 }
 
-/* The note keeps its memory in place. */
+/* The note keeps the array's memory in place. */
 static int plain_array(py_encoder *encoder, PyObject *array, mr_arg *out) {
     int tensor_kind = core.gives_arrays ? MR_NUMPY_WRITABLE : MR_NUMPY;
     mr_tensor seen;
@@ -258,11 +258,12 @@ static int plain_array(py_encoder *encoder, PyObject *array, mr_arg *out) {
     return plain_numbers(encoder, seen.dtype, tensor_kind, seen.data, seen.dims, seen.shape, out);
 }
 
-/* A tensor of torch: its memory stays while there is a note of it, for no code can replace its memory meanwhile. */
+/* A torch tensor. Its memory stays valid as long as its note, since no other code runs that could replace the
+ * memory. */
 static int plain_tensor(py_encoder *encoder, PyObject *tensor, mr_arg *out) {
     mr_tensor seen;
     int done = py_torch_look(tensor, encoder->of_model, &seen);
-    if (done == -1 && PyErr_ExceptionMatches(PyExc_Exception)) { /* a kind of tensor that does not even say */
+    if (done == -1 && PyErr_ExceptionMatches(PyExc_Exception)) { /* its properties raise exceptions */
         PyErr_Clear();
         return 0;
     }
@@ -271,19 +272,19 @@ static int plain_tensor(py_encoder *encoder, PyObject *tensor, mr_arg *out) {
     return plain_numbers(encoder, seen.dtype, MR_TORCH, seen.data, seen.dims, seen.shape, out);
 }
 
-/* The type of that name if the program has imported its module. */
+/* The type of that name, if the program has imported its module. */
 static PyTypeObject *type_if_imported(const char *module_name, const char *name) {
     PyObject *text = PyUnicode_FromString(module_name);
     PyObject *module = text == NULL ? NULL : PyImport_GetModule(text);
     PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, name);
     Py_XDECREF(text);
     Py_XDECREF(module);
-    if (type == NULL) PyErr_Clear(); /* half imported: not yet */
+    if (type == NULL) PyErr_Clear(); /* the module is being imported */
     if (type != NULL && !PyType_Check(type)) Py_CLEAR(type);
     return (PyTypeObject *)type;
 }
 
-/* Weights, unchanged or as the function returns them. */
+/* Encodes weights, unchanged or as the function returns them. */
 static int plain_weights(py_encoder *encoder, const py_torch_weights *weights, mr_arg *out, int depth) {
     encoder->of_model = true;
     int done = plain(encoder, weights->tree, out, depth);
@@ -295,14 +296,14 @@ static int plain_weights(py_encoder *encoder, const py_torch_weights *weights, m
     return py_encoder_value(encoder, made, out) ? 1 : -1;
 }
 
-/* Exports them in place, or as a copy; else they are encoded as usual. */
+/* Exports the weights in place or as a copy. If neither is possible, the weights are encoded as usual. */
 static void lend(const py_encoder *encoder, PyObject *shares, mr_arg *weights) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shares); i++)
         if (py_shared_model_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
     if (encoder->call != NULL) (void)py_shared_model_lend_copy(encoder->call, weights);
 }
 
-/* Weights of a model, exported if allowed; and the dict of a module, inside of such. */
+/* Weights of a model, exported if allowed; inside weights, the dict of a module. */
 static int plain_of_model(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
     if (Py_TYPE(object) != &py_torch_weights_type || depth > 0) return 0;
@@ -320,14 +321,14 @@ static int plain_other(py_encoder *encoder, PyObject *object, mr_arg *out, int d
     bool array = type == core.ndarray;
     if (!array && core.tensor == NULL) core.tensor = type_if_imported("torch", "Tensor");
     if (!array && !py_torch_check(object, encoder->of_model)) return plain_of_model(encoder, object, out, depth);
-    int first = encoder->of_model ? 1 : meet(encoder, object); /* a model may have a tensor twice */
+    int first = encoder->of_model ? 1 : meet(encoder, object); /* a model may contain a tensor twice */
     if (first != 1) return first;
     return array ? plain_array(encoder, object, out) : plain_tensor(encoder, object, out);
 }
 
 static int plain_container(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* there is only one object */
+    if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* the empty tuple is a single object */
         *out = mr_tuple(NULL, 0);
         return 1;
     }
@@ -345,7 +346,7 @@ static int plain(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) 
     if (type == &PyLong_Type) return plain_int(object, out);
     if (type == &PyUnicode_Type) return plain_str(encoder, object, out);
     if (type == &PyFloat_Type) {
-        if (encoder->of_model) return 0; /* a weight as tensors are */
+        if (encoder->of_model) return 0; /* weights are encoded as tensors are */
         out->kind = MR_KIND_FLOAT;
         out->f = PyFloat_AS_DOUBLE(object);
     } else if (object == Py_None) {
@@ -412,7 +413,7 @@ static bool pickled(py_encoder *encoder, PyObject *object, mr_arg *out) {
     return true;
 }
 
-/* ---- In all. */
+/* ---- Values. */
 
 bool py_encoder_value(py_encoder *encoder, PyObject *object, mr_arg *out) {
     if (encoder->seen_count > 0) meet_afresh(encoder);
@@ -428,7 +429,7 @@ static bool keep(py_encoder *encoder, PyObject *object) {
     return PyList_Append(encoder->pinned, object) == 0;
 }
 
-/* Objects that the tree points into without a note, in a plain value. */
+/* Keeps the objects of a plain value that the tree points into without a note. */
 static bool pin(py_encoder *encoder, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &py_ref_type || type == &py_actor_type)

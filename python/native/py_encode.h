@@ -14,23 +14,23 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-/* the runtime copies as many bytes into the store, and may wait for memory there */
+/* least bytes for which the GIL is released: the runtime copies them into the store, and may wait for memory there */
 enum { PY_ENCODER_MUCH = 64 * 1024 };
-enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* a custom value that names the arguments before it: "a\0b\0" */
+enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* format of a custom value with the names of the arguments before it: "a\0b\0" */
 
-typedef struct py_encoder_note py_encoder_note; /* something to be released */
+typedef struct py_encoder_note py_encoder_note; /* an object or view to be released */
 
 typedef struct py_encoder {
-    uint8_t *at, *end; /* of the room that is left */
+    uint8_t *at, *end; /* the free room */
     struct py_encoder_chunk *chunks;
     py_encoder_note *notes;
-    PyObject **seen; /* containers of the present value that other objects may refer to as well */
+    PyObject **seen; /* containers of the present value that have several references */
     size_t seen_count, seen_room;
     PyObject *seen_few[8];
-    mr_call *call;    /* whose result it is, so that weights may be exported as a copy; NULL: none */
-    bool of_model;    /* inside of weights (py_torch.h) */
-    size_t bytes;     /* estimated size of the values: decides whether they are copied into the store */
-    PyObject *pinned; /* owned: a list of objects that are kept until the end; NULL: none */
+    mr_call *call;    /* call whose result is encoded, so that weights may be exported as a copy; NULL: none */
+    bool of_model;    /* inside weights (py_torch.h) */
+    size_t bytes;     /* estimated size of the values; decides whether the store is used */
+    PyObject *pinned; /* owned: list of objects kept until py_encoder_fini; NULL: none */
     _Alignas(16) uint8_t first[1024];
 } py_encoder;
 
@@ -40,25 +40,28 @@ void py_encoder_fini(py_encoder *encoder);
 /* Each returns false with an exception. */
 bool py_encoder_value(py_encoder *encoder, PyObject *object, mr_arg *out);
 bool py_encoder_keywords(py_encoder *encoder, PyObject *names, mr_arg *out); /* a tuple of str */
-void *py_encoder_room(py_encoder *encoder, size_t size);                     /* likewise, of anything */
-/* room for so many; NULL with an exception */
+void *py_encoder_room(py_encoder *encoder, size_t size);                     /* a tuple of any objects */
+/* room for `count` arguments; NULL with an exception */
 mr_arg *py_encoder_args(py_encoder *encoder, size_t count);
 
-/* Whether other threads should run while so many bytes are copied. */
+/* Whether other threads should run while that many bytes are copied. */
 static inline bool py_encoder_is_much(size_t bytes) { return bytes >= PY_ENCODER_MUCH; }
 
-/* Before a call into the runtime that reads these arguments, which were made of these objects: other threads run until
- * py_encoder_regain. The runtime is not shut down meanwhile. False with an exception, and the GIL is kept. */
+/* Called before a call into the runtime that reads these arguments, which were made from these objects: other
+ * threads run until py_encoder_regain. The runtime is not shut down meanwhile. False with an exception; the GIL is
+ * then kept. */
 typedef struct py_encoder_away {
     PyThreadState *thread;
-    uint64_t generation; /* of the context */
+    uint64_t generation; /* generation of the context */
 } py_encoder_away;
 bool py_encoder_release(py_encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count,
                         py_encoder_away *out);
 /* false with an exception: another thread has shut the runtime down */
 bool py_encoder_regain(const py_encoder_away *away);
 
-/* Puts the value of this object, with other threads running if it is large. MR_INVALID with an exception: see above. */
+/* Puts the value of this object, with other threads running if the value is large. MR_INVALID with an exception: see
+ * above. */
 mr_status py_encoder_put(py_encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out);
-/* The same for an argument, which becomes the future of the put object, held until py_encoder_fini. False likewise. */
+/* Puts an argument, and replaces it by the future of the put object, held until py_encoder_fini. False with an
+ * exception. */
 bool py_encoder_put_argument(py_encoder *encoder, PyObject *object, mr_arg *arg);

@@ -17,9 +17,9 @@ enum { FEW = 16 };
 /* ---- Arguments. */
 
 typedef struct stack { /* as for vectorcall */
-    PyObject **all;    /* one place in front, for self; the objects are owned, but for self */
+    PyObject **all;    /* objects, owned, after one free place for a borrowed self */
     size_t count;      /* without self */
-    PyObject *names;   /* owned: of the last ones; NULL: none */
+    PyObject *names;   /* owned: names of the last arguments; NULL: none */
     PyObject *few[FEW + 1];
 } stack;
 
@@ -29,7 +29,7 @@ static void stack_fini(stack *stack) {
     Py_XDECREF(stack->names);
 }
 
-/* "a\0b\0" */
+/* Makes a tuple of the names "a\0b\0". */
 static PyObject *names_of(mr_span text) {
     PyObject *list = PyList_New(0), *tuple = NULL;
     const char *at = text.data, *end = at + text.size;
@@ -45,7 +45,7 @@ static PyObject *names_of(mr_span text) {
     return tuple;
 }
 
-/* Whether the last argument names those before it. */
+/* Reads the names of keyword arguments, if the last argument contains them. */
 static bool read_names(mr_call *call, size_t first, size_t *count, PyObject **names) {
     mr_value last;
     mr_custom custom;
@@ -82,9 +82,9 @@ static size_t positional(const stack *stack) {
     return stack->count - (stack->names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(stack->names));
 }
 
-/* ---- Answers. */
+/* ---- Results. */
 
-/* The set exception, which is cleared; owned. */
+/* Takes and clears the current exception; owned. */
 static PyObject *take_exception(void) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -95,7 +95,7 @@ static PyObject *take_exception(void) {
     return value;
 }
 
-/* The set exception becomes the failure of the call. */
+/* Makes the current exception the failure of the call. */
 static mr_status answer_exception(mr_call *call) {
     PyObject *value = take_exception();
     PyObject *told = py_core_call(PY_CORE_describe_failure, "(Os)", value, mr_call_name(call));
@@ -128,7 +128,7 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
     return done ? status : answer_exception(call);
 }
 
-/* The values of a generator, if its caller wants so many: the result is moved. */
+/* The values of a generator, if its caller wants several results; the result is moved. */
 static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
     if (count != 1) return py_core_call(PY_CORE_several, "(Nns)", result, (Py_ssize_t)count, mr_call_name(call));
     PyObject *self = mr_self(call);
@@ -150,10 +150,10 @@ static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count)
     return status;
 }
 
-/* The body called os.fork, and this is the child: it ends here, as a program that returns. */
+/* Ends a child that the body forked with os.fork, as a program that returns. */
 static mr_status answer_in_child(mr_call *call, PyObject *result) {
     py_core_call(PY_CORE_end_child, "(sN)", mr_call_name(call), result == NULL ? take_exception() : Py_NewRef(Py_None));
-    _exit(EXIT_FAILURE); /* it could not print the error */
+    _exit(EXIT_FAILURE); /* the child could not print the error */
 }
 
 mr_status py_execute_answer(mr_call *call, PyObject *result) {
@@ -172,21 +172,21 @@ mr_status py_execute_answer(mr_call *call, PyObject *result) {
 
 /* ---- Bodies. */
 
-/* Whether other threads of Python may want the GIL. */
+/* Whether no other Python thread exists that could want the GIL. */
 static bool is_alone(void) {
     return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL;
 }
 
-/* The host has a loop that waits for calls, too. */
+/* Runs the host's loop, which also waits for calls. */
 static void run_host(PyObject *host) {
     PyObject *done = PyObject_CallMethod(host, "run", NULL);
     if (done == NULL) PyErr_WriteUnraisable(host);
     Py_XDECREF(done);
 }
 
-/* Idle function of the worker's thread. The GIL is kept from one call to the next, if they come soon. */
+/* Idle function of the worker's thread. The GIL is kept between two calls in quick succession. */
 static void serve(void *user) {
-    enum { SOON_US = 1 }; /* and the time worth spinning */
+    enum { SOON_US = 1 }; /* also the time worth spinning */
     PyGILState_STATE gil = PyGILState_Ensure();
     mr_status status = MR_OK;
     while (status != MR_CLOSED) {
@@ -211,7 +211,7 @@ static PyGILState_STATE enter(mr_call *call) {
     return gil;
 }
 
-/* The runtime sets the GPUs of a task or an actor in the environment; Python has a copy of it. */
+/* Copies CUDA_VISIBLE_DEVICES, which the runtime sets for a task or an actor, to os.environ. */
 static bool see_gpus(void) {
     const char *now = getenv("CUDA_VISIBLE_DEVICES");
     if (now == core.gpus) return true;
@@ -221,7 +221,7 @@ static bool see_gpus(void) {
     return done != NULL;
 }
 
-/* The code of the call: it came with the name, or is the first argument; `first` is that of the others. */
+/* The code of the call, sent with the name or as the first argument; `first` becomes the index of the next argument. */
 static PyObject *code_of(mr_call *call, size_t *first) {
     void **kept;
     mr_span code = mr_call_code(call, &kept);
@@ -232,7 +232,7 @@ static PyObject *code_of(mr_call *call, size_t *first) {
     return status == MR_OK ? py_function_of(&value) : py_core_raise(status);
 }
 
-/* Calls a function, which is moved, with the arguments from `first` on; NULL: an exception is set. */
+/* Calls a function, which is moved, with the arguments from `first` on; NULL with an exception. */
 static PyObject *call_with_arguments(PyObject *function, mr_call *call, size_t first) {
     PyObject *result = NULL;
     if (function == NULL) return NULL;
@@ -253,7 +253,7 @@ static PyObject *call_code(mr_call *call) {
 
 static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_call *outer = core.call; /* the waiting one, when this one runs meanwhile */
+    mr_call *outer = core.call; /* the waiting call, if this call runs meanwhile */
     core.call = call;
     py_interrupt_begin(call);
     PyObject *result = call_code(call);
@@ -266,7 +266,7 @@ static mr_status run_task(mr_call *call) {
     return status;
 }
 
-/* The last handle of the actor is gone: runs the end of its class, its __del__, and exit functions. */
+/* Runs when the last handle of the actor is released: the class's __del__ and exit functions. */
 static void drop_instance(void *instance) {
     PyGILState_STATE gil = PyGILState_Ensure();
     py_core_report(PY_CORE_leave, py_core_call(PY_CORE_leave, "(O)", instance));
@@ -275,7 +275,7 @@ static void drop_instance(void *instance) {
     PyGILState_Release(gil);
 }
 
-/* The actor's repr is its name in its output. */
+/* Sets the name that is shown with the actor's output to the actor's repr. */
 static void say_name(PyObject *instance) {
     if (!core.is_hosted && Py_TYPE(instance)->tp_repr == PyBaseObject_Type.tp_repr) return;
     PyObject *done = py_core_call(PY_CORE_say_name, "(O)", instance);
@@ -285,7 +285,7 @@ static void say_name(PyObject *instance) {
 
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    core.actor = mr_call_self(call); /* the constructor may ask for it */
+    core.actor = mr_call_self(call); /* the constructor may ask for its actor */
     PyObject *instance = call_code(call);
     if (core.mr == NULL) return answer_in_child(call, instance);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
@@ -296,14 +296,15 @@ static mr_status run_create(mr_call *call) {
     return status;
 }
 
-/* The function of a call's name is kept for ever: by this dict, and in *kept for the runtime's name. */
+/* Keeps the function of a call's name for ever: in this dict, and in *kept for the runtime's name. */
 static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
     if (core.names == NULL && (core.names = PyDict_New()) == NULL) return NULL;
     return *kept = PyDict_SetDefault(core.names, name, found);
 }
 
-/* A method of every actor, or one whose call tells how it is retried (methods.py). The process is the actor's own, so a
- * function that is called with the actor and nothing else is the same the next time; kept NULL: not to be kept. */
+/* Calls a method that every actor has, or one whose call states how it is retried (methods.py). A worker runs one
+ * actor, so a function that is called with the actor only is the same the next time; kept NULL: the function is not
+ * kept. */
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
     PyObject *name = PyUnicode_FromString(called);
@@ -315,7 +316,7 @@ static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     return call_with_arguments(method, call, 0);
 }
 
-/* The first `size` bytes of the name of a call, interned; borrowed. */
+/* The first `size` bytes of a call's name, interned; borrowed. */
 static PyObject *kept_name(const char *text, size_t size, void **kept) {
     PyObject *name = PyUnicode_FromStringAndSize(text, (Py_ssize_t)size);
     if (name != NULL) PyUnicode_InternInPlace(&name);
@@ -351,7 +352,7 @@ static PyObject *call_method(mr_call *call) {
 PyObject *py_execute_call(mr_call *call, PyObject *instance) {
     void **kept;
     (void)mr_call_code(call, &kept);
-    PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept); /* by the name that call_start kept */
+    PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept); /* the name that call_start kept */
     PyObject *result = NULL;
     if (function == NULL || !PyFunction_Check(function)) return call_found_method(call, instance, NULL);
     stack stack;
@@ -382,7 +383,7 @@ static mr_status start_at_host(mr_call *call, PyObject *host) {
     mr_defer(call);
     PyObject *reply = py_reply_new(call);
     if (reply != NULL) done = call_start(call, host, reply);
-    if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
+    if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the dropped reply has failed */
     if (reply == NULL) mr_finish(call, py_execute_answer(call, NULL));
     Py_XDECREF(reply);
     Py_XDECREF(done);

@@ -2,5 +2,5 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-/* For mr_options.fork; used by a thread that is in mr_init, with core.serving as its state. */
+/* For mr_options.fork; the calling thread is in mr_init, and core.serving is its thread state. */
 const mr_fork *py_fork_of_workers(void);

@@ -14,24 +14,24 @@ enum { INLINE_MAX = 4096 };
 typedef struct py_function {
     PyObject_HEAD PyObject *source; /* owned: the function */
     PyObject *name;                 /* owned: str */
-    const char *shown;              /* the name of its tasks, of `texts`; NULL: its own */
-    PyObject *settings;             /* owned: a dict of the options as they were given */
+    const char *shown;              /* name of its tasks, inside `texts`; NULL: `name` */
+    PyObject *settings;             /* owned: dict of the options as given */
     PyObject *check;                /* owned: see py_submit_signature */
-    PyObject *texts;                /* owned: keeps the texts of `options` */
+    PyObject *texts;                /* owned: keeps the texts of `options` alive */
     py_submit_signature signature;
     mr_task_options options;
-    bool placed;  /* they name a placement, */
-    int captures; /* and tasks that it starts run there, too */
-    int bound;    /* they name a required node */
+    bool placed;  /* the options name a placement group, */
+    int captures; /* whose tasks start further tasks in the same group */
+    int bound;    /* the options name a required node */
     py_function_code code;
-    struct py_function *origin; /* owned: made with .options() from that one, with the same code; NULL: its own */
+    struct py_function *origin; /* owned: function with the same code from which .options() made this one; NULL: none */
     PyObject *dict;             /* __doc__, __wrapped__ and the like */
     PyObject *weak;
 } py_function;
 
 /* ---- Code. */
 
-/* The result of the helper: (bytes, (references and handles)). */
+/* Reads the helper's result: (bytes, (references and handles)). */
 bool py_function_code_make(py_function_code *code, PyObject *source) {
     if (code->bytes != NULL) return true;
     PyObject *bytes, *inside, *made = py_core_call(PY_CORE_dump_function, "(O)", source);
@@ -80,7 +80,7 @@ void py_function_code_fini(py_function_code *code) {
 
 /* ---- Received code. */
 
-/* Loads it and caches it by its hash. */
+/* Loads the code and caches it by its hash. */
 static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
     PyObject *made = py_core_call(PY_CORE_load_function, "(y#O)", (const char *)span.data + PY_FUNCTION_ID_SIZE,
                                   (Py_ssize_t)(span.size - PY_FUNCTION_ID_SIZE), inside);
@@ -88,7 +88,7 @@ static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
     return made;
 }
 
-/* The references and handles behind the code in the tuple. */
+/* References and handles that follow the code in a tuple. */
 static PyObject *inside_of(const mr_value *value) {
     if (mr_value_kind(value) != MR_KIND_TUPLE) return PyTuple_New(0);
     PyObject *all = py_decode_borrowed(value);
@@ -97,7 +97,8 @@ static PyObject *inside_of(const mr_value *value) {
     return rest;
 }
 
-/* By the hash at the start of the code; borrowed, for ever: loaded code stays. NULL without exception: not yet. */
+/* Finds loaded code by the hash at its start; borrowed for ever, since loaded code stays. NULL without exception: not
+ * loaded. */
 static PyObject *find_code(mr_span span, PyObject **id) {
     *id = NULL;
     if (span.size <= PY_FUNCTION_ID_SIZE)
@@ -133,11 +134,11 @@ PyObject *py_function_of_code(mr_span code, void **kept) {
         Py_XDECREF(nothing);
     }
     Py_XDECREF(id);
-    *kept = known; /* kept by core.code */
+    *kept = known; /* core.code keeps the object */
     return known;
 }
 
-/* ---- Making one. */
+/* ---- Creation. */
 
 static void py_function_clear_all(py_function *made) {
     Py_CLEAR(made->source);
@@ -203,7 +204,7 @@ static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyOb
         Py_DECREF(made);
         return NULL;
     }
-    made->signature.check = Py_NewRef(made->check); /* the function owns it from here on */
+    made->signature.check = Py_NewRef(made->check); /* the function owns the check from here on */
     made->options.size = sizeof made->options;
     if (!read_options(made)) {
         Py_DECREF(made);
@@ -219,8 +220,8 @@ static PyObject *py_function_new(PyTypeObject *type, PyObject *args, PyObject *k
     return make(type, source, name, settings, limits);
 }
 
-/* Whether options change the sent code. A generator is sent in another form for each number of returns, and so is a
- * "dynamic" one. */
+/* Whether options change the sent code. A generator is sent in another form for each number of returns, and for
+ * "dynamic". */
 static bool changes_code(PyObject *source, PyObject *options) {
     static const char *const names[] = {"retry_exceptions", "max_retries", "runtime_env"};
     for (size_t i = 0; options != NULL && i < sizeof names / sizeof *names; i++)
@@ -258,7 +259,7 @@ static PyObject *py_function_with_options(PyObject *self, PyObject *none, PyObje
 
 /* ---- Calling. */
 
-/* The code of the function, or of its retry wrapper. */
+/* Makes the code of the function, or of its retry wrapper. */
 static bool make_code(py_function *called) {
     if (called->code.bytes != NULL) return true;
     PyObject *sent = py_core_call(PY_CORE_wrap, "(OO)", called->source, called->settings);
@@ -267,7 +268,7 @@ static bool make_code(py_function *called) {
     return made;
 }
 
-/* Small code without references goes with the name of the task; other code is the first argument. */
+/* Places the code: small code without references in the name of the task, other code in the first argument. */
 static bool place_code(py_function *called, py_function *coded, py_encoder *encoder, mr_arg **args, size_t *count) {
     const py_function_code *code = &coded->code;
     bool by_name = PyBytes_GET_SIZE(code->bytes) <= INLINE_MAX && PyTuple_GET_SIZE(code->inside) == 0;
@@ -278,7 +279,7 @@ static bool place_code(py_function *called, py_function *coded, py_encoder *enco
     return true;
 }
 
-/* Tasks of a captured placement group run there, unless their options say otherwise. */
+/* Submits a task. Tasks of a captured placement group use that group, unless their options name another one. */
 static mr_status submit(const py_function *called, const char *name, const mr_arg *args, size_t count, mr_ref *refs) {
     py_reply_resume();
     bool captured = !called->placed && py_placement_is_captured();
@@ -288,7 +289,8 @@ static mr_status submit(const py_function *called, const char *name, const mr_ar
     return mr_task_submit(core.mr, name, &inside, args, count, refs);
 }
 
-/* The function to call instead if it is bound to a node on which it can never run; a new reference, None: it can. */
+/* The function to call instead of one that is bound to a node where it can never run; a new reference. None: it can
+ * run. */
 static PyObject *refused(const py_function *called) {
     return called->bound ? py_core_call(PY_CORE_refused, "(O)", called->settings) : Py_NewRef(Py_None);
 }
@@ -335,7 +337,7 @@ static PyObject *py_function_repr(PyObject *self) {
     return PyUnicode_FromFormat("RemoteFunction(%U)", ((py_function *)self)->name);
 }
 
-/* The function itself travels, not its code: so a recursive function is pickled once. */
+/* Pickles the function object without its code, so that a recursive function is pickled once. */
 static PyObject *py_function_reduce(PyObject *self, PyObject *none) {
     const py_function *reduced = (py_function *)self;
     PyObject *again = py_core_helper_get(PY_CORE_remake_function);

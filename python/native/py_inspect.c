@@ -9,7 +9,7 @@
 
 enum { GPUS_MAX = 64 };
 
-/* Asks for a value, or if `what` is NULL for the trace; without the GIL. */
+/* Asks for a value, or if `what` is NULL for the trace. Called without the GIL. */
 static mr_status ask(mr_context *mr, const char *what, size_t limit, mr_value *value, mr_trace *trace) {
     mr_inspect *inspect;
     MR_TRY(mr_inspect_within(mr, &inspect));

@@ -68,7 +68,7 @@ mr_context *py_core_context(void) {
 }
 
 PyObject *py_core_raise(mr_status status) {
-    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* the exception that cancelled it */
+    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* the signal handler's */
     Py_XDECREF(py_core_call(PY_CORE_raise_failure, "(isO)", (int)status, mr_last_error(), Py_None));
     return NULL;
 }

@@ -1,8 +1,8 @@
 /* py_internal.h — state that the files of the extension share: the context of this process, and Python objects looked
  * up once.
  *
- * There is one such state, as there is one interpreter: bodies that the runtime calls have no other access to it. All
- * of it is read and written with the GIL held. */
+ * The state is global, as the interpreter is, since bodies that the runtime calls have no other access to it. It is
+ * read and written with the GIL held. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,7 +11,7 @@
 #include "miniray/admin.h"
 #include "miniray/runtime.h"
 
-/* Functions and classes of the package that the extension calls, by the module that has them. */
+/* Functions and classes of the package that the extension calls, with their modules. */
 #define PY_CORE_HELPERS(X)                             \
     X(dumps, "miniray._serialize.pickle")              \
     X(loads, "miniray._serialize.pickle")              \
@@ -60,7 +60,7 @@
     X(raise_ps, "miniray.ps.errors")                   \
     X(tensor_in, "miniray._serialize.torch")
 
-typedef unsigned long long ull; /* "K" of Py_BuildValue */
+typedef unsigned long long ull; /* format "K" of Py_BuildValue */
 
 typedef enum py_core_helper {
 #define X(name, module) PY_CORE_##name,
@@ -71,33 +71,33 @@ typedef enum py_core_helper {
 
 typedef struct py_core_state {
     mr_context *mr;              /* NULL: not running */
-    uint64_t generation;         /* of the context: handles of another generation are not released into this one */
-    mr_actor actor;              /* in an actor's process: the actor; else zero */
+    uint64_t generation;         /* number of the context: handles of another generation are not released in this one */
+    mr_actor actor;              /* the actor of this process; zero: no actor's process */
     bool is_hosted;              /* the actor has a host (py_reply.h) */
-    PyObject *calling;           /* owned: see py_reply_resume; NULL: not made yet */
-    PyObject *loop_host;         /* borrowed: the host, if it serves calls in a loop of its own; NULL: none */
-    mr_placement_group captured; /* placement group of submissions that name none; zero: none */
+    PyObject *calling;           /* owned: context variable of the running call (py_reply_resume); NULL: not made yet */
+    PyObject *loop_host;         /* borrowed: the host, if calls are served in the host's loop; NULL: none */
+    mr_placement_group captured; /* placement group of submissions without one; zero: none */
     bool is_local;               /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
     uint64_t calls;              /* calls that this process has begun to run */
-    mr_call *call;               /* the running call, of a task or of an actor without a host; NULL: none */
-    const char *gpus;            /* CUDA_VISIBLE_DEVICES, as os.environ has it */
-    unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down meanwhile */
-    PyThreadState *serving;      /* of a worker or zygote: of its thread while that is in the runtime */
+    mr_call *call;               /* the running call of a task or of an actor without a host; NULL: none */
+    const char *gpus;            /* CUDA_VISIBLE_DEVICES as in os.environ */
+    unsigned waiting;            /* threads that wait in the context without the GIL, and so delay its shutdown */
+    PyThreadState *serving;      /* in a worker or zygote: state of the main thread while the runtime runs on it */
     PyObject *helpers[PY_CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                          /* owned: {hash: function or class} that this worker has loaded */
-    PyObject *names;                         /* owned: {name of a method: itself, or the function that it replaces} */
-    PyObject *start;                         /* owned: "start", of hosts; NULL: not made yet */
+    PyObject *names;                         /* owned: {method name: the same string, or the function that is called} */
+    PyObject *start;                         /* owned: the string "start", a host's method; NULL: not made yet */
     PyTypeObject *ndarray, *tensor;          /* owned; NULL: NumPy or torch is not imported */
-    /* owned (py_torch.h); NULL: torch is not imported, or was not needed yet */
+    /* owned (py_torch.h); NULL: torch is not imported, or not used yet */
     struct py_torch_library *torch;
-    /* owned: {address: holders that gave it out} (py_buffer.h); NULL: none yet */
+    /* owned: {address: number of holders that gave it out} (py_buffer.h); NULL: none */
     PyObject *writers;
-    struct mr_model_copy *model_copy; /* owned (py_shared_model.h); NULL: no copy was exported from it yet, */
-    uint64_t model_copy_generation;   /* of this context */
-    bool gives_arrays;                /* receivers of arrays of this process own them and may write to them */
-    PyObject *dtypes[MR_F64 + 1];     /* owned: numpy.dtype of each number; NULL: not made yet */
-    void (*array_make)(void);         /* NumPy's own (py_numpy.h); NULL: not to be used, */
-    bool array_tried;                 /* or not looked for yet */
+    struct mr_model_copy *model_copy; /* owned (py_shared_model.h); NULL: no model was exported as a copy, */
+    uint64_t model_copy_generation;   /* made in this context */
+    bool gives_arrays;                /* arrays sent by this process are writable for their receivers */
+    PyObject *dtypes[MR_F64 + 1];     /* owned: the numpy.dtype of each mr_dtype; NULL: not made yet */
+    void (*array_make)(void);         /* NumPy's function (py_numpy.h); NULL: not usable, */
+    bool array_tried;                 /* or not looked up */
 } py_core_state;
 
 extern py_core_state core;
@@ -117,36 +117,36 @@ extern py_core_state core;
         core.waiting--;                   \
     } while (0)
 
-/* The fields of every type; and of those whose objects only the extension creates. */
+/* Fields of every type, and of types whose objects only the extension creates. */
 #define PY_CORE_CLASS(name, struct_type, flags, doc)                                    \
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
                                 .tp_flags = Py_TPFLAGS_DEFAULT | (flags), .tp_doc = doc
 #define PY_CORE_TYPE(name, struct_type, doc) PY_CORE_CLASS(name, struct_type, Py_TPFLAGS_DISALLOW_INSTANTIATION, doc)
 
-/* A function with arguments as for vectorcall or with keywords, in a table of functions. */
+/* A function with vectorcall arguments or with keywords, for a table of functions. */
 #define PY_CORE_FAST(function) (PyCFunction)(void (*)(void))(function)
 
-/* The function, borrowed; its module is imported at its first use. NULL with an exception. */
+/* Returns the function, borrowed, and imports its module at first use. NULL with an exception. */
 PyObject *py_core_helper_get(py_core_helper which);
 
-/* Calls it with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
+/* Calls the function with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
 PyObject *py_core_call(py_core_helper which, const char *format, ...);
 
-/* Drops the result of such a call; an exception, which has no receiver, is printed. */
+/* Drops the result of such a call, and prints its exception, which no caller receives. */
 void py_core_report(py_core_helper which, PyObject *done);
 
-/* A list of the results of `of` for `count` consecutive items, of `size` bytes each. NULL with an exception. */
+/* A list of of(item) for `count` consecutive items of `size` bytes. NULL with an exception. */
 PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
 
-/* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. To
- * NULL nothing is added. */
+/* Add to a list or dict. Key and item are moved. If one is NULL, an exception is set, and the container becomes NULL.
+ * An add to NULL is a no-op. */
 void py_core_append(PyObject **list, PyObject *item);
 void py_core_insert(PyObject **dict, PyObject *key, PyObject *item);
 
-/* The running context; starts one if there is none. NULL with an exception. */
+/* The running context, started if there is none. NULL with an exception. */
 mr_context *py_core_context(void);
 
-/* Makes an opened or lost context the one of the process. */
+/* Sets the context of the process; NULL: lost. */
 void py_core_set_context(mr_context *mr);
 
 /* Raises the exception of a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */

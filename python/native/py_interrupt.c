@@ -10,14 +10,14 @@
 enum { AGAIN_MS = 20 };
 
 static struct py_interrupt {
-    pthread_t thread;           /* that runs tasks, */
-    pid_t thread_id;            /* as the system calls it */
+    pthread_t thread;           /* thread that runs tasks, */
+    pid_t thread_id;            /* and its number for system calls */
     _Atomic uint64_t running;   /* number of the running task; 0: none */
-    _Atomic uint64_t cancelled; /* of the last that was cancelled */
-    pthread_mutex_t lock;       /* of the following */
-    timer_t timer;              /* repeats the signal until it was handled */
+    _Atomic uint64_t cancelled; /* number of the last cancelled task */
+    pthread_mutex_t lock;       /* protects the fields below */
+    timer_t timer;              /* repeats the signal until its handler has run */
     bool has_timer;
-    atomic_bool repeats; /* active now */
+    atomic_bool repeats; /* the timer is active */
 } interrupt = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- Repetition. */
@@ -32,7 +32,7 @@ static void repeat(void) {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGINT};
     event._sigev_un._tid = interrupt.thread_id;
     if (!interrupt.has_timer) interrupt.has_timer = timer_create(CLOCK_MONOTONIC, &event, &interrupt.timer) == 0;
-    if (interrupt.has_timer) set_timer(AGAIN_MS); /* without a timer there is one signal only */
+    if (interrupt.has_timer) set_timer(AGAIN_MS); /* without a timer the signal is sent once */
     atomic_store(&interrupt.repeats, interrupt.has_timer);
     pthread_mutex_unlock(&interrupt.lock);
 }
@@ -61,7 +61,7 @@ void py_interrupt_begin(mr_call *call) {
     interrupt.thread = pthread_self();
     if (interrupt.thread_id == 0) interrupt.thread_id = gettid();
     atomic_store_explicit(&interrupt.running, number, memory_order_release);
-    if (mr_on_cancel(call, told, (void *)(uintptr_t)number) != MR_OK) return; /* without memory it is not interrupted */
+    if (mr_on_cancel(call, told, (void *)(uintptr_t)number) != MR_OK) return; /* no memory: no interrupt */
 }
 
 void py_interrupt_end(void) {

@@ -7,7 +7,7 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_submit.h"
 
-/* py_model_server(strategy, momentum, trim, options as create_actor takes them) */
+/* py_model_server(strategy, momentum, trim, options as for create_actor) */
 PyObject *py_model_server(PyObject *module, PyObject *args) {
     mr_sync_strategy strategy = MR_INIT(mr_sync_strategy);
     mr_actor_options options = MR_INIT(mr_actor_options);
@@ -40,7 +40,7 @@ static bool read_handle(PyObject *object, mr_actor *out) {
     return true;
 }
 
-/* References of these weights, one for each worker. False with an exception. */
+/* Reads references of weights, one for each worker. False with an exception. */
 static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
     if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
         return PyErr_Format(PyExc_TypeError, "expected a list of %zu ObjectRefs, one for each worker, not %s", count,
@@ -56,7 +56,7 @@ static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
     return true;
 }
 
-/* have_methods([workers], (names)): whether all are handles known to have all of these methods */
+/* have_methods([workers], (names)): whether all are handles of actors known to have all of these methods */
 PyObject *py_model_have_methods(PyObject *module, PyObject *args) {
     PyObject *list, *names;
     if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &list, &PyTuple_Type, &names)) return NULL;
@@ -69,8 +69,8 @@ PyObject *py_model_have_methods(PyObject *module, PyObject *args) {
     Py_RETURN_TRUE;
 }
 
-/* py_model_sync(server, [workers], skip_dead, get, set, [weights]): the names of the workers' methods, None: the usual
- * ones; and the results of the first method for each worker, None: it is called. */
+/* py_model_sync(server, [workers], skip_dead, get, set, [weights]). get, set: names of the workers' methods; None:
+ * default. weights: results of `get` for each worker; None: the sync calls `get`. */
 PyObject *py_model_sync(PyObject *module, PyObject *args) {
     PyObject *handle, *list, *given;
     mr_sync_options options = MR_INIT(mr_sync_options);
@@ -100,7 +100,8 @@ PyObject *py_model_pull(PyObject *module, PyObject *handle) {
     return py_submit_result(mr_model_pull(core.mr, server, &ref), &ref, 1);
 }
 
-/* give_arrays(): from now on, as the library's own server does; for a server that is written in Python. */
+/* give_arrays(): receivers may write to arrays from this process, as with the library's own server. Used by servers
+ * written in Python. */
 PyObject *py_model_give_arrays(PyObject *module, PyObject *none) {
     core.gives_arrays = true;
     Py_RETURN_NONE;

@@ -16,17 +16,17 @@ typedef struct box {
     pthread_mutex_t lock;
     int fd;
     bool closed;
-    atomic_bool wakes;     /* its reader sleeps in mr_serve */
-    note *waiting, *there; /* `there` in the order of arrival, */
-    note **last;           /* the next goes here */
+    atomic_bool wakes;     /* the reader sleeps in mr_serve */
+    note *waiting, *there; /* `there`: in order of arrival */
+    note **last;           /* where the next note is linked */
     atomic_uint users;
 } box;
 
 struct note {
-    note *next, **before; /* of a waiting one: the pointer to it */
+    note *next, **before; /* of a waiting note: the pointer to this note */
     box *box;
     PyObject *thing; /* owned; NULL: dropped */
-    bool needed;     /* false: its event will not come */
+    bool needed;     /* false: the event will never happen */
 };
 
 typedef struct py_notifier {
@@ -57,7 +57,7 @@ static box *box_new(void) {
     return box;
 }
 
-/* Locked. */
+/* Removes a note from `waiting`. Locked. */
 static void unlink_waiting(note *note) {
     *note->before = note->next;
     if (note->next != NULL) note->next->before = note->before;
@@ -75,8 +75,8 @@ static note *note_new(box *box, PyObject *thing) {
     return made;
 }
 
-/* On any thread: no other thread has the note. Once the note is in the box its reader may take it, and release the box,
- * which is needed a little longer here. */
+/* Moves a note from `waiting` to `there`, on any thread. Once the note is there, the reader may take it and release the
+ * box, so this function keeps its own reference. */
 static void note_arrives(note *note) {
     box *box = note->box;
     atomic_fetch_add(&box->users, 1);
@@ -90,9 +90,9 @@ static void note_arrives(note *note) {
     }
     pthread_mutex_unlock(&box->lock);
     if (keep) {
-        (void)eventfd_write(box->fd, 1); /* if that fails it is readable already */
+        (void)eventfd_write(box->fd, 1); /* a failure means that the descriptor is readable already */
         mr_context *mr = core.mr;
-        if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, where it stays */
+        if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, core.mr stays valid */
     } else {
         free(note);
         box_unref(box);
@@ -129,7 +129,7 @@ static PyObject *py_notifier_new(PyTypeObject *type, PyObject *args, PyObject *k
     return (PyObject *)made;
 }
 
-/* Takes out what is there. */
+/* Takes all notes that have arrived. */
 static note *box_empty(box *box) {
     pthread_mutex_lock(&box->lock);
     note *first = box->there;
@@ -139,7 +139,8 @@ static note *box_empty(box *box) {
     return first;
 }
 
-/* The thing of a waiting note; NULL: none has one. Releasing it may call back into this file, so not locked. */
+/* The thing of a waiting note; NULL: no note has one. The caller releases the thing unlocked, since that may call this
+ * file. */
 static PyObject *box_unwanted(box *box) {
     PyObject *thing = NULL;
     pthread_mutex_lock(&box->lock);
@@ -191,7 +192,7 @@ static PyObject *py_notifier_watch_cancel(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O", &py_reply_type, &reply, &thing)) return NULL;
     mr_call *call = py_reply_call(reply);
     note *note = call == NULL ? NULL : note_new(((py_notifier *)self)->box, thing);
-    if (call == NULL) Py_RETURN_NONE; /* answered already */
+    if (call == NULL) Py_RETURN_NONE; /* the call was answered already */
     if (note == NULL) return NULL;
     mr_status status = mr_on_cancel(call, told_cancel, note);
     if (status == MR_OK) Py_RETURN_NONE;
@@ -204,7 +205,7 @@ static PyObject *py_notifier_take(PyObject *self, PyObject *none) {
     eventfd_t count;
     PyObject *list = PyList_New(0);
     if (list == NULL) return NULL;
-    if (eventfd_read(box->fd, &count) != 0) count = 0; /* later events make it readable again */
+    if (eventfd_read(box->fd, &count) != 0) count = 0; /* a later event makes the descriptor readable again */
     for (note *first = box_empty(box), *next; first != NULL; first = next) {
         next = first->next;
         if (list != NULL && first->needed && PyList_Append(list, first->thing) != 0) Py_CLEAR(list);

@@ -3,18 +3,18 @@
 
 #include <string.h>
 
-/* Indexes of the functions in the table, and the value that the first of them returns. */
+/* Indexes of functions in the table. The function TABLE_VERSION returns the version shifted by VERSION_SHIFT. */
 enum { TABLE_VERSION = 0, TABLE_NEW_FROM_DESCR = 94, VERSION_SHIFT = 24 };
-/* C-contiguous; each number at a multiple of its size; not read-only */
+/* Flags: C-contiguous; each number at a multiple of its size; writable. */
 enum { FLAG_ROWS = 0x1, FLAG_ALIGNED = 0x100, FLAG_WRITABLE = 0x400 };
 
-typedef struct described { /* PyArray_Descr, the fields used */
+typedef struct described { /* PyArray_Descr: the fields used here */
     PyObject_HEAD PyTypeObject *scalar;
     char kind, letter, byte_order, former_flags;
     int number;
 } described;
 
-typedef struct py_numpy { /* PyArrayObject, likewise */
+typedef struct py_numpy { /* PyArrayObject: the fields used here */
     PyObject_HEAD char *data;
     int dims;
     Py_ssize_t *shape, *strides;
@@ -27,7 +27,7 @@ typedef unsigned version_fn(void);
 typedef PyObject *new_fn(PyTypeObject *type, PyObject *dtype, int dims, const Py_ssize_t *shape,
                          const Py_ssize_t *strides, void *data, int flags, PyObject *like);
 
-/* NumPy's type number as an mr_dtype; -1: none. */
+/* The mr_dtype of NumPy's type number; -1: none. */
 static int dtype_of_number(int number) {
     static const int8_t dtypes[] = {MR_BOOL, MR_I8,  MR_U8,  MR_I16, MR_U16, MR_I32, MR_U32,
                                     MR_I64,  MR_U64, MR_I64, MR_U64, MR_F32, MR_F64};
@@ -38,7 +38,7 @@ static int dtype_of_number(int number) {
 
 /* ---- Checks of the interface. */
 
-/* The table of an imported module; NULL: not imported, or it has none. */
+/* The function table of an imported module; NULL: not imported, or without a table. */
 static void *const *table_of(const char *module_name) {
     PyObject *name = PyUnicode_FromString(module_name);
     PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
@@ -84,7 +84,7 @@ static new_fn *interface(void) {
     return (new_fn *)core.array_make;
 }
 
-/* ---- Using it. */
+/* ---- Use of the interface. */
 
 PyObject *py_numpy_dtype(mr_dtype dtype) {
     if (core.dtypes[dtype] == NULL) {

@@ -15,13 +15,13 @@ typedef struct part {
 } part;
 
 static struct py_output {
-    pthread_mutex_t lock; /* of all the rest */
+    pthread_mutex_t lock; /* protects all other fields */
     pthread_cond_t changed;
     pthread_t thread;
     bool running, ending;
     part *first, **end;
-    size_t bytes;   /* that wait */
-    size_t dropped; /* dropped bytes that were not reported yet */
+    size_t bytes;   /* bytes that wait */
+    size_t dropped; /* dropped bytes not reported yet */
 } printer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .end = &printer.first};
 
 /* ---- Showing. */
@@ -64,7 +64,7 @@ static void *print_main(void *none) {
     return NULL;
 }
 
-/* Signals go to the program's own threads. */
+/* Starts the thread with all signals blocked, so that signals reach the program's own threads. */
 static bool start(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -96,10 +96,10 @@ void py_output_print(void *user, int fd, const char *text, size_t size) {
     if (running) keep(fd, text, size);
     pthread_cond_signal(&printer.changed);
     pthread_mutex_unlock(&printer.lock);
-    if (!running && write(fd, text, size) < 0) return; /* without a thread, and stderr is closed */
+    if (!running && write(fd, text, size) < 0) return; /* no thread; stderr may be closed */
 }
 
-/* ---- Life. */
+/* ---- Start and end. */
 
 void py_output_end(void) {
     pthread_mutex_lock(&printer.lock);

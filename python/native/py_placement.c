@@ -59,7 +59,7 @@ PyObject *py_placement_wait(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !py_placement_read(bytes, size, &group) ||
         !py_wait_deadline(timeout, &deadline_us) || py_core_context() == NULL)
         return NULL;
-    /* The node is asked, which takes a moment: a wait with timeout 0 would always fail. */
+    /* py_wait_slice does not wait after the deadline; a timeout of 0 still asks the node once. */
     mr_status status = py_wait_left_us(deadline_us, 1) == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
     while (status == MR_TIMEOUT && py_wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
     if (PyErr_Occurred()) return NULL;

@@ -10,7 +10,7 @@
 /* ---- Errors. */
 
 PyObject *py_ps_raise_text(mr_status status, PyObject *text) {
-    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* the exception that cancelled it */
+    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* the signal handler's */
     Py_XDECREF(py_core_call(PY_CORE_raise_ps, "(iO)", (int)status, text));
     return NULL;
 }
@@ -52,15 +52,15 @@ py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s) {
                         .status = MR_TIMEOUT};
 }
 
-/* Whether the slice that has ended was the last one. */
+/* Whether the time of the whole wait is over. */
 static bool is_over(py_ps_wait *wait) {
     bool late = wait->connection == NULL ? py_wait_left_us(wait->deadline_us, 1) == 0 : wait->slice_us == 0;
     if (wait->status == MR_TIMEOUT && !late && PyErr_CheckSignals() != 0) wait->status = MR_CANCELLED;
     return wait->status != MR_TIMEOUT || late;
 }
 
-/* Each slice is longer than the one before: a question to the scheduler is asked anew in each. Work that begins anew
- * with every slice ends so, and an interrupt does not take longer than before. */
+/* Begins the next slice, which is longer than the previous one. A question to the scheduler starts anew in each slice,
+ * so growing slices let a slow one finish; an interrupt takes at most as long as the wait so far. */
 bool py_ps_wait_next(py_ps_wait *wait) {
     if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
     if (wait->thread == NULL ? wait->status != MR_TIMEOUT : is_over(wait)) {
@@ -90,7 +90,7 @@ struct timespec py_ps_until(double timeout_s) {
     return (struct timespec){.tv_sec = now.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-/* ---- Life. */
+/* ---- Creation and end. */
 
 static void init(py_ps_connection *self) {
     pthread_condattr_t attributes;
@@ -124,7 +124,7 @@ static void end(py_ps_connection *self) {
     if (ps == NULL) return;
     py_ps_memories_leave(self);
     self->ps = NULL;
-    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread to close it */
+    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork lacks the library's threads */
     py_ps_tickets_end(self);
     if (self->pid == getpid()) py_ps_slips_ring(self);
     py_ps_messages_drop(self);
@@ -142,7 +142,7 @@ static void dealloc(PyObject *object) {
     py_ps_connection *self = (py_ps_connection *)object;
     end(self);
     py_ps_slips_free(self);
-    if (self->pid == getpid()) pthread_cond_destroy(&self->news); /* in a fork its waiting threads are gone */
+    if (self->pid == getpid()) pthread_cond_destroy(&self->news); /* in a fork the waiting threads do not exist */
     pthread_mutex_destroy(&self->lock);
     Py_XDECREF(self->failed_text);
     Py_TYPE(object)->tp_free(object);
@@ -190,7 +190,7 @@ static PyObject *keep(PyObject *object, PyObject *folder) {
 
 /* ---- Steps. */
 
-/* Raises the error of a request whose ticket was dropped. */
+/* Raises the error of a failed request whose ticket was dropped. */
 static bool has_failed(py_ps_connection *self) {
     py_ps_tickets_sweep(self);
     mr_status status = self->failed;
@@ -222,7 +222,7 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
     return py_ps_outcome(status);
 }
 
-/* leave(timeout): later rounds do without this rank */
+/* leave(timeout): later rounds do not wait for this rank */
 static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
     py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
     while (py_ps_wait_next(&wait)) wait.status = mr_ps_leave(wait.ps, wait.slice_us);
@@ -238,7 +238,7 @@ static PyObject *settle(PyObject *object, PyObject *timeout) {
 
 /* ---- Data. */
 
-/* Owned; NULL with an exception. */
+/* Reads a list of sizes. Owned; NULL with an exception. */
 static uint64_t *read_sizes(PyObject *list, Py_ssize_t count) {
     uint64_t *sizes = PyMem_Calloc((size_t)count + 1, sizeof *sizes);
     if (sizes == NULL) PyErr_NoMemory();

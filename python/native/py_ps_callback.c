@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 struct py_ps_slip {
-    py_ps_slip *before, *after;   /* in the list of pending ones; notified ones by `after` */
-    py_ps_connection *connection; /* borrowed: it frees its slips */
+    py_ps_slip *before, *after;   /* links of the pending list; `after` also links notified ones */
+    py_ps_connection *connection; /* borrowed: the connection frees its slips */
     PyObject *object;             /* owned */
 };
 
-/* Locked, as the next one. */
+/* Removes a slip from the pending list. Locked, as is the next function. */
 static void take_out(py_ps_slip *slip) {
     *(slip->before == NULL ? &slip->connection->pending : &slip->before->after) = slip->after;
     if (slip->after != NULL) slip->after->before = slip->before;

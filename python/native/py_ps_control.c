@@ -76,7 +76,8 @@ struct py_ps_message {
     mr_ps_message *message;
 };
 
-/* On a thread of the library. Without memory the request is not answered, and its sender gets a timeout. */
+/* Receives a request on a thread of the library. Without memory the request is not answered, and its sender gets a
+ * timeout. */
 static void put(void *context, mr_ps_message *message) {
     py_ps_connection *self = context;
     mr_ps_request request;
@@ -91,7 +92,7 @@ static void put(void *context, mr_ps_message *message) {
     pthread_mutex_unlock(&self->lock);
 }
 
-/* The first for this app; with the lock. */
+/* Takes the first request for this app. Locked. */
 static mr_ps_message *take(py_ps_connection *self, int app) {
     for (py_ps_message **at = &self->messages; *at != NULL; at = &(*at)->next) {
         py_ps_message *queued = *at;
@@ -115,7 +116,7 @@ static mr_ps_message *await(py_ps_connection *self, int app, double timeout_s) {
 }
 
 static void drop(mr_ps_message *message) {
-    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* freed all the same */
+    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* a failed mr_ps_respond frees the message, too */
 }
 
 void py_ps_messages_drop(py_ps_connection *self) {
@@ -223,13 +224,13 @@ static PyObject *table_of(const void *item) {
                          (ull)table->nonfinite);
 }
 
-/* 0 means none. */
+/* Seconds, or None for 0. */
 static PyObject *seconds_of(int64_t us) {
     if (us == 0) Py_RETURN_NONE;
     return PyFloat_FromDouble((double)us / 1e6);
 }
 
-/* Texts of the system (paths, errno texts) are decoded as file names are. */
+/* Decodes a text of the system (path, errno text) as file names are decoded. */
 static PyObject *text_of(const char *text) {
     if (text[0] == '\0') Py_RETURN_NONE;
     return PyUnicode_DecodeFSDefault(text);

@@ -7,11 +7,11 @@
 #include "python/native/py_ps.h"
 
 typedef struct py_ps_deployment {
-    PyObject_HEAD mr_ps_deployment *deployment; /* owned; NULL: it was stopped */
-    uint64_t generation;                        /* of the runtime */
-    pid_t pid;                                  /* of the process that started it */
+    PyObject_HEAD mr_ps_deployment *deployment; /* owned; NULL: stopped */
+    uint64_t generation;                        /* generation of the runtime */
+    pid_t pid;                                  /* process that started the deployment */
     unsigned servers;
-    unsigned calls; /* under way */
+    unsigned calls; /* calls under way */
 } py_ps_deployment;
 
 static int64_t micros(double seconds) { return (int64_t)(seconds * 1e6); }
@@ -46,7 +46,7 @@ PyObject *py_ps_deployment_start(PyObject *module, PyObject *args) {
     return py_ps_raise(status);
 }
 
-/* Its runtime; NULL: the runtime has ended. */
+/* The runtime of the deployment; NULL: that runtime has ended. */
 static mr_context *runtime_of(const py_ps_deployment *self) {
     return self->generation == core.generation ? core.mr : NULL;
 }
@@ -55,7 +55,7 @@ static void end(py_ps_deployment *self) {
     mr_ps_deployment *deployment = self->deployment;
     mr_context *mr = runtime_of(self);
     self->deployment = NULL;
-    if (deployment == NULL || self->pid != getpid()) return; /* a forked process ends nothing of its parent */
+    if (deployment == NULL || self->pid != getpid()) return; /* a fork does not end its parent's */
     PY_CORE_WAIT(mr_ps_stop(mr, deployment));
 }
 
@@ -68,7 +68,7 @@ static PyObject *stop(PyObject *object, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* -1: not found. */
+/* The pid of a server's process, or of the scheduler's; -1: not found. */
 static int pid_of(py_ps_deployment *self, mr_context *mr, int server, int64_t timeout_us) {
     const mr_ps_deployment *deployment = self->deployment;
     mr_status status;
@@ -79,7 +79,7 @@ static int pid_of(py_ps_deployment *self, mr_context *mr, int server, int64_t ti
     return status == MR_OK ? pid : -1;
 }
 
-/* pids(timeout in s) → {"scheduler": pid, 0: pid of server 0, …}, of those that answer in time */
+/* pids(timeout in s) → {"scheduler": pid, 0: pid of server 0, …}, of the processes that answer in time */
 static PyObject *pids(PyObject *object, PyObject *args) {
     py_ps_deployment *self = (py_ps_deployment *)object;
     double timeout_s;

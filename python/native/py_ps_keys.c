@@ -16,7 +16,7 @@ enum { DIGITS = 8, DIGIT_VALUES = 256 };
 
 static unsigned digit_of(uint64_t key, unsigned digit) { return (unsigned)(key >> (8 * digit)) & 0xff; }
 
-/* Sorts the places by one digit of their keys, stably: a pass of a radix sort. False: all have the same digit. */
+/* Sorts the places by one digit of their keys, stably: a pass of a radix sort. False: all keys have the same digit. */
 static bool sort_by_digit(const uint64_t *keys, const uint32_t *from, uint32_t *to, size_t count, unsigned digit) {
     size_t begin[DIGIT_VALUES + 1] = {0};
     for (size_t i = 0; i < count; i++) begin[digit_of(keys[i], digit) + 1]++;
@@ -34,7 +34,7 @@ static void sort(py_ps_keys *self, const uint64_t *given, uint32_t *spare) {
         spare = self->order;
         self->order = sorted;
     }
-    self->place = spare; /* its numbers are written next */
+    self->place = spare; /* memory for the numbers that are written next */
 }
 
 static void number(py_ps_keys *self, const uint64_t *given) {
@@ -69,7 +69,7 @@ void py_ps_keys_fini(py_ps_keys *self) {
     *self = (py_ps_keys){0};
 }
 
-/* ---- Halves. */
+/* ---- 16-bit floats. */
 
 static float float_of_bits(uint32_t bits) {
     float value;
@@ -103,7 +103,7 @@ static uint16_t to_f16(float value) {
     if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
     if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
     if (rest < 0x38800000) {                                  /* subnormal */
-        float shifted = float_of_bits(rest) + 0x1p-1f; /* its last bit is worth 2⁻²⁴, as that of subnormals */
+        float shifted = float_of_bits(rest) + 0x1p-1f;        /* last bit: 2⁻²⁴, as of a subnormal f16 */
         return (uint16_t)(sign | (bits_of_float(shifted) - 0x3f000000));
     }
     return (uint16_t)(sign | ((rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13));

@@ -1,8 +1,8 @@
 /* py_ps_memory.c — see py_ps.h: memory that servers of this machine can read (miniray/ps.h, mr_ps_buffer_alloc), as
  * buffers.
  *
- * An array over it may outlive the connection. So after the close of the connection the object owns the memory, and
- * unmaps it; before, the memory is given back to the connection. */
+ * An array over the memory may outlive the connection. After the close of the connection the Python object owns the
+ * memory and unmaps it; before, the object returns the memory to the connection. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,10 +10,10 @@
 
 struct py_ps_memory {
     PyObject_HEAD py_ps_connection *connection; /* owned */
-    py_ps_memory *before, *after;               /* in the connection's list */
+    py_ps_memory *before, *after;               /* links of the connection's list */
     void *bytes;
     size_t size;
-    bool is_left; /* the connection does not own it any more */
+    bool is_left; /* the connection no longer owns the memory */
 };
 
 static void link_in(py_ps_memory *memory) {
@@ -29,7 +29,7 @@ static void link_out(py_ps_memory *memory) {
     memory->before = memory->after = NULL;
 }
 
-/* memory(bytes) → an object with a buffer of so many bytes, zeroed */
+/* memory(bytes) → an object with a zeroed buffer of that many bytes */
 PyObject *py_ps_memory_new(PyObject *object, PyObject *number) {
     py_ps_connection *self = (py_ps_connection *)object;
     size_t size = PyLong_AsSize_t(number);

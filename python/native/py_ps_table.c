@@ -9,7 +9,7 @@
 #include "python/native/py_numpy.h"
 #include "python/native/py_ps_callback.h"
 
-/* ---- Making and opening. */
+/* ---- Creation and opening. */
 
 static PyObject *wrap(py_ps_connection *connection, mr_ps_table *table) {
     py_ps_table *made = (py_ps_table *)py_ps_table_type.tp_alloc(&py_ps_table_type, 0);
@@ -24,7 +24,7 @@ static PyObject *wrap(py_ps_connection *connection, mr_ps_table *table) {
     return (PyObject *)made;
 }
 
-/* [(name, (items, …))]; the names are borrowed from the list. NULL with an exception. */
+/* Reads [(name, (items, …))]; the names are borrowed from the list. NULL with an exception. */
 static mr_ps_array *read_arrays(PyObject *list, uint32_t *count) {
     if (!PyList_Check(list) || PyList_GET_SIZE(list) > MR_PS_ARRAYS_MAX)
         return PyErr_Format(PyExc_ValueError, "a table takes a list of at most %d arrays, not %zd", MR_PS_ARRAYS_MAX,
@@ -53,7 +53,7 @@ drop:
     return NULL;
 }
 
-/* Options NULL: the table must exist. */
+/* Creates or opens a table. Options NULL: the table must exist. */
 static PyObject *obtain(PyObject *connection, const char *name, const mr_ps_table_options *options, double timeout_s) {
     mr_ps_table *table;
     py_ps_wait wait = py_ps_wait_begin(connection, timeout_s);
@@ -63,7 +63,7 @@ static PyObject *obtain(PyObject *connection, const char *name, const mr_ps_tabl
     return wait.status == MR_OK ? wrap(wait.connection, table) : py_ps_raise(wait.status);
 }
 
-/* ---- Hyperparameters: all of them alike, in the order of MR_PS_HYPERPARAMETERS. */
+/* ---- Hyperparameters, in the order of MR_PS_HYPERPARAMETERS. */
 
 PyObject *py_ps_hyperparameters(void) {
 #define X(name, least, below, initial, text)    "(ss)"
@@ -81,7 +81,7 @@ static bool read_hyperparameters(PyObject *given, mr_ps_table_options *o) {
 #undef X
 }
 
-/* Adds them to the options of a table; the dictionary is owned, NULL with an exception. */
+/* Adds the hyperparameters to the options of a table; the dictionary is owned, NULL with an exception. */
 static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_options *o) {
 #define X(name, ...) py_core_insert(&options, PyUnicode_FromString(#name), PyFloat_FromDouble((double)o->name));
     MR_PS_HYPERPARAMETERS(X)
@@ -173,12 +173,12 @@ typedef struct request {
     uint32_t *sorted_lengths; /* owned */
     mr_ps_request_options options;
     PyObject *told; /* borrowed: a slip (py_ps_callback.h); NULL: no callback */
-    size_t count;   /* of keys given, or of items of an array */
+    size_t count;   /* number of given keys, or of items of an array */
     uint32_t array;
-    uint64_t first, last; /* item of the array; keys of a range */
+    uint64_t first, last; /* items of the array, or keys of a range */
 } request;
 
-/* A buffer without gaps, if it is not None. False with an exception. */
+/* Takes a contiguous buffer of the object, unless it is None. False with an exception. */
 static bool take(PyObject *object, Py_buffer *view, bool writable) {
     if (object == Py_None) return true;
     return PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) == 0;
@@ -217,7 +217,7 @@ static size_t measure(request *request) {
     return at;
 }
 
-/* Vectors that do not ascend: their lengths are sorted with them. */
+/* Sorts vectors whose keys do not ascend, and their lengths. */
 static bool sort_vectors(request *request) {
     py_ps_ticket *ticket = request->ticket;
     const uint32_t *lengths = request->lengths.buf;
@@ -230,7 +230,7 @@ static bool sort_vectors(request *request) {
     return true;
 }
 
-/* Memory for sorted and added values, which are filled in, and for received ones. */
+/* Allocates memory for sorted and added values, which are filled in, and for received ones. */
 static bool sort(request *request, size_t bytes) {
     py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
@@ -284,7 +284,7 @@ static mr_status send_array(const request *request) {
                             &request->options, &ticket->number);
 }
 
-/* Makes the request; the ticket is returned. */
+/* Makes the request, and returns its ticket. */
 static PyObject *send(request *request, send_fn *how) {
     enum { SWEEP_EVERY = 16 };
     py_ps_connection *connection = request->table->connection;
@@ -324,7 +324,7 @@ static bool init(request *request, PyObject *table, int priority, int set, PyObj
     return request->ticket != NULL;
 }
 
-/* The version of a pull, which is kept with it; None: unconditional. */
+/* Sets the version of a pull, which the ticket keeps; None: unconditional. */
 static void set_mark(request *request, PyObject *mark) {
     if (mark == Py_None) return;
     request->ticket->mark = Py_NewRef(mark);
@@ -336,7 +336,8 @@ static bool is_mark(PyObject *mark) {
     return PyErr_Format(PyExc_TypeError, "a version must be what version() of this table returned") != NULL;
 }
 
-/* Slots without changes send nothing: so the values have to be received in the caller's memory. */
+/* Whether a conditional pull can receive in the caller's memory. Slots without changes send nothing, so their values
+ * must be there already. False with an exception. */
 static bool is_in_place(const request *request) {
     if (request->options.version == NULL || request->ticket->keys.keys == NULL) return true;
     return PyErr_Format(PyExc_ValueError, "the keys of a pull with a version must ascend, without repeats") != NULL;
@@ -366,8 +367,8 @@ fini:
     return made;
 }
 
-/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None, slip or None) → a ticket; one
- * of the two is there, or both, of the same size */
+/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None, slip or None) → a ticket. At
+ * least one of pushed and wanted is given; if both, with the same size. */
 static PyObject *ask_array(PyObject *object, PyObject *args) {
     PyObject *pushed, *wanted, *mark, *told, *made = NULL;
     int priority, set;
@@ -437,7 +438,7 @@ static PyObject *give_range(PyObject *object, PyObject *args) {
         has_size(&request.ticket->wanted, (size_t)request.ticket->pushed.len, "results")) {
         const mr_ps_table_options *options = &request.table->options;
         size_t row = options->dim * mr_dtype_size(options->dtype);
-        request.count = row == 0 ? 0 : (size_t)request.ticket->pushed.len / row; /* 0: no such table has ranges */
+        request.count = row == 0 ? 0 : (size_t)request.ticket->pushed.len / row; /* 0: vectors have no ranges */
         made = send(&request, send_range);
     }
     fini(&request);

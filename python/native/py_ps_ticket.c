@@ -8,7 +8,7 @@ py_ps_ticket *py_ps_ticket_new(py_ps_connection *connection) {
     py_ps_ticket *ticket = (py_ps_ticket *)py_ps_ticket_type.tp_alloc(&py_ps_ticket_type, 0);
     if (ticket == NULL) return NULL;
     ticket->connection = (py_ps_connection *)Py_NewRef((PyObject *)connection);
-    ticket->is_over = true; /* nothing is borrowed */
+    ticket->is_over = true; /* no memory is borrowed */
     return ticket;
 }
 
@@ -34,7 +34,7 @@ static void give_back(py_ps_ticket *ticket) {
     ticket->gathered = ticket->found = NULL;
 }
 
-/* Copies received values of keys that did not ascend to the caller's memory. */
+/* Copies the received values of keys that did not ascend to the caller's memory. */
 static void deliver(py_ps_ticket *ticket) {
     if (ticket->found == NULL) return;
     if (ticket->row == 0)
@@ -43,7 +43,7 @@ static void deliver(py_ps_ticket *ticket) {
         py_ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
 }
 
-/* Ends the ticket; the connection releases it, so it may be gone afterwards. */
+/* Ends the ticket. The connection releases its reference, so the ticket may be freed afterwards. */
 static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
     py_ps_connection *connection = ticket->connection;
     bool is_dropped = Py_REFCNT(ticket) == 1;
@@ -64,8 +64,8 @@ static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
     Py_DECREF(ticket);
 }
 
-/* MR_TIMEOUT: the request is under way, with its memory. A server without memory gives the same status, since it may
- * have some later; only a finished request is not found by a second query. */
+/* Asks for the request's outcome. MR_TIMEOUT: the request is under way and uses its memory. A server without memory
+ * gives the same status, since it may get memory later; a second query finds only requests that are under way. */
 static mr_status ask(mr_ps *ps, mr_ps_ticket number, int64_t timeout_us, bool *refused) {
     mr_status status = mr_ps_wait(ps, number, timeout_us);
     *refused = false;
@@ -107,7 +107,7 @@ static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
     return wait.status == MR_TIMEOUT && refused ? MR_NOMEM : wait.status;
 }
 
-/* False: still under way, or, with MR_CANCELLED, an exception is set. */
+/* Asks for the outcome. False: the request is under way, or, with MR_CANCELLED, an exception is set. */
 static bool look(py_ps_ticket *self, double timeout_s, mr_status *status) {
     *status = MR_CANCELLED;
     if (!self->is_over) *status = wait_here(self, timeout_s);
@@ -128,7 +128,7 @@ static PyObject *wait_(PyObject *object, PyObject *timeout) {
     double timeout_s = PyFloat_AsDouble(timeout);
     if (timeout_s == -1 && PyErr_Occurred()) return NULL;
     bool is_over = look(self, timeout_s, &status);
-    if (!is_over && status == MR_TIMEOUT && self->is_waited) return raise_shared(); /* the library was not asked */
+    if (!is_over && status == MR_TIMEOUT && self->is_waited) return raise_shared(); /* only the other thread asked */
     if (!is_over) return py_ps_raise(status);
     if (self->status == MR_OK) Py_RETURN_NONE;
     return py_ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);

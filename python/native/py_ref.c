@@ -3,7 +3,7 @@
 
 enum { SPARE_MAX = 16 * 1024 };
 
-typedef struct spares { /* freed objects, to be reused */
+typedef struct spares { /* freed objects for reuse */
     py_ref *list[SPARE_MAX];
     size_t count;
 } spares;
@@ -76,7 +76,7 @@ bool py_ref_encode(PyObject *self, mr_arg *out) {
 PyObject *py_ref_decode(const mr_value *value) {
     mr_ref inside;
     mr_status status = mr_value_ref(value, &inside);
-    if (status == MR_OK) status = mr_retain(core.mr, inside); /* the value holds it only while the value lives */
+    if (status == MR_OK) status = mr_retain(core.mr, inside); /* the value's reference ends with the value */
     return status == MR_OK ? py_ref_new(inside) : py_core_raise(status);
 }
 
@@ -91,7 +91,7 @@ static PyObject *py_ref_repr(PyObject *self) {
 
 static PyObject *py_ref_hex(PyObject *self, PyObject *none) { return py_ref_id_text(((py_ref *)self)->ref.word); }
 
-/* The bytes of which py_ref_hex is the text. */
+/* The bytes of the id whose text is py_ref_hex. */
 static PyObject *py_ref_binary(PyObject *self, PyObject *none) {
     const uint64_t *word = ((py_ref *)self)->ref.word;
     char bytes[PY_REF_HEX_SIZE / 2];
@@ -128,7 +128,7 @@ static PyObject *py_ref_task_id(PyObject *self, PyObject *none) {
 }
 static PyObject *py_ref_job_id(PyObject *self, PyObject *none) { return py_core_call(PY_CORE_job_id_of, "(O)", self); }
 
-/* ---- By their names. */
+/* ---- The type. */
 
 static PyObject *py_ref_is_nil(PyObject *self, PyObject *none) {
     const uint64_t *word = ((py_ref *)self)->ref.word;
@@ -139,7 +139,7 @@ static PyObject *py_ref_nil(PyObject *type, PyObject *none) { return py_ref_new(
 static PyObject *py_ref_size(PyObject *type, PyObject *none) { return PyLong_FromLong(PY_REF_HEX_SIZE / 2); }
 static PyObject *py_ref_call_site(PyObject *self, PyObject *none) { return PyUnicode_FromString(""); }
 
-/* ObjectRef(binary): one more reference to an object of which this process has a reference. */
+/* ObjectRef(binary): another reference to an object of which this process has a reference. */
 static PyObject *py_ref_make(PyTypeObject *type, PyObject *args, PyObject *names) {
     const char *bytes;
     Py_ssize_t size;

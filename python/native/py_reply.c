@@ -6,7 +6,7 @@
 
 typedef struct py_reply {
     PyObject_HEAD mr_call *call; /* NULL: answered */
-    uint64_t number;             /* of the calls that this process has begun to run */
+    uint64_t number;             /* number of the call, as in core.calls */
 } py_reply;
 
 PyObject *py_reply_new(mr_call *call) {
@@ -58,7 +58,7 @@ bool py_reply_is_cancelled(void) {
 }
 
 void py_reply_resume(void) {
-    if (core.calling == NULL) return; /* not in an actor with a host */
+    if (core.calling == NULL) return; /* no host in this process */
     PyObject *found = running();
     mr_resume(core.mr, found == NULL ? NULL : py_reply_call(found));
     Py_XDECREF(found);

@@ -1,4 +1,4 @@
-/* py_reply.h — Reply: a call of an actor that runs several at once, until it is answered.
+/* py_reply.h — Reply: a received call of an actor that runs several calls at once, until the call is answered.
  *
  * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_actors/concurrency.py): the
  * host receives each call as a Reply, calls reply.run(instance) in its loop or in a thread, and then reply.done(value)
@@ -8,17 +8,18 @@
 
 extern PyTypeObject py_reply_type;
 
-mr_call *py_reply_call(PyObject *reply); /* NULL: it was answered */
+mr_call *py_reply_call(PyObject *reply); /* NULL: the call was answered */
 
-/* Before a submission: it belongs to the call that this coroutine or thread runs (reply.run), if that is a call of a
- * host. */
+/* Called before a submission: makes the host's call that this coroutine or thread runs (reply.run), if any, the
+ * parent. */
 void py_reply_resume(void);
 
-/* The number (core.calls) of the call that this coroutine or thread runs; outside a host's calls the latest. */
+/* Number (core.calls) of the call that this coroutine or thread runs; outside a host's calls, of the latest call. */
 uint64_t py_reply_number(void);
 
-/* Whether the call that this coroutine or thread runs, or else the process, is cancelled. */
+/* Whether the call that this coroutine or thread runs is cancelled; outside a host's calls, the process's running
+ * call. */
 bool py_reply_is_cancelled(void);
 
-/* The call must have been deferred. NULL with an exception, and it is not answered. */
+/* Makes a Reply of a deferred call. NULL with an exception; the call is then not answered. */
 PyObject *py_reply_new(mr_call *call);

@@ -6,7 +6,7 @@
 typedef struct py_shared_model {
     PyObject_HEAD mr_shared_model *share; /* owned */
     Py_ssize_t size;
-    uint64_t generation; /* of the context that gave it */
+    uint64_t generation; /* generation of the context that made the block */
     PyObject *weak;
 } py_shared_model;
 
@@ -46,7 +46,7 @@ bool py_shared_model_lend(PyObject *self, mr_arg *weights) {
     return true;
 }
 
-/* One for the process, made at its first use. */
+/* The model copy of the process, made at its first use. */
 static mr_model_copy *model_copy_of_process(void) {
     if (core.model_copy != NULL && core.model_copy_generation != core.generation) {
         mr_model_copy_close(core.model_copy);
@@ -66,7 +66,7 @@ bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights) {
     return true;
 }
 
-/* take(ticket, place) → whether the ticket was of this one */
+/* take(ticket, place) → whether the ticket belongs to this block */
 static PyObject *take(PyObject *self, PyObject *args) {
     long long ticket, place;
     bool taken;

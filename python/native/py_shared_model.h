@@ -1,7 +1,7 @@
 /* py_shared_model.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h,
  * mr_shared_model).
  *
- * Its buffer is the block; arrays made from it keep it alive. Python decides the layout
+ * The object's buffer is the block; arrays made from it keep it alive. Python decides the layout
  * (miniray/_weights/_shared_model.py). */
 #pragma once
 #include "python/native/py_internal.h"
@@ -10,9 +10,9 @@ extern PyTypeObject py_shared_model_type;
 
 PyObject *py_shared_model_open(PyObject *module, PyObject *bytes);
 
-/* If all tensors of these weights lie in it, they are exported: *weights is the description that a server gets instead,
- * valid while the block lives and until the next export. False: they do not lie in it, or another sync writes it just
- * now; or it is none. */
+/* Exports these weights if all tensors are in the block: *weights becomes the description that a server gets instead,
+ * valid while the block lives and until the next export. False: some tensor is not in the block, or another sync is
+ * writing the block, or there is no block. */
 bool py_shared_model_lend(PyObject *self, mr_arg *weights);
-/* The same with a copy (mr_model_copy), wherever the tensors lie. */
+/* The same with a copy (mr_model_copy), wherever the tensors are. */
 bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights);

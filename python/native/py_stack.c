@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The last whole characters that fit: the innermost frames are at the end. */
+/* Copies the last characters that fit as a whole, since the innermost frames are at the end. */
 static size_t copy_end(const char *text, size_t length, char *out, size_t size) {
     size_t skip = length > size ? length - size : 0;
     while (skip > 0 && skip < length && ((unsigned char)text[skip] & 0xC0) == 0x80) skip++;

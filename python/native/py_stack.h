@@ -2,4 +2,4 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-mr_describe_fn py_stack_describe; /* takes the GIL: code that never releases it is not seen */
+mr_describe_fn py_stack_describe; /* takes the GIL; code that never releases the GIL is not shown */

@@ -75,14 +75,15 @@ mr_status py_stream_give(mr_call *call, PyObject *value, bool wait) {
     return status;
 }
 
-/* Until the end of the iterator, or until the reader wants no more: then it is closed, as any generator of Python. */
+/* Yields until the iterator ends, or until the reader wants no more: then the iterator is closed, as any Python
+ * generator. */
 static mr_status give_all(mr_call *call, PyObject *iterator) {
     for (PyObject *item; (item = PyIter_Next(iterator)) != NULL;) {
         mr_status status = py_stream_give(call, item, true);
         Py_DECREF(item);
         if (PyErr_Occurred()) break;
         if (status == MR_OK) continue;
-        py_interrupt_end(); /* its cancellation was delivered: its close is not interrupted */
+        py_interrupt_end(); /* the cancellation was delivered; the close is not interrupted */
         return status;
     }
     return PyErr_Occurred() ? py_execute_answer(call, NULL) : MR_OK;

@@ -3,7 +3,7 @@
 
 #include "python/native/py_ref.h"
 
-/* (args, kwargs), as for Python's own functions. New references. */
+/* Converts vectorcall arguments to (args, kwargs). New references. */
 static bool as_tuple_and_dict(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **positional,
                               PyObject **keywords) {
     *positional = PyTuple_New(count);
@@ -15,7 +15,7 @@ static bool as_tuple_and_dict(PyObject *const *args, Py_ssize_t count, PyObject 
     return true;
 }
 
-/* The slow path, for keywords and for errors. */
+/* Checks the arguments in Python: the slow path, for keywords and for errors. */
 static bool check_in_full(const py_submit_signature *signature, PyObject *const *args, Py_ssize_t count,
                           PyObject *names) {
     PyObject *positional, *keywords, *done = NULL;
@@ -33,8 +33,8 @@ static bool check(const py_submit_signature *signature, PyObject *const *args, P
     return fits || check_in_full(signature, args, count, names);
 }
 
-/* Large arguments are put first, while other threads run: the submission itself, which has the GIL, then copies
- * little. */
+/* Encodes one argument. Large arguments are put first, while other threads run; the submission, with the GIL, then
+ * copies little. */
 static bool argument(py_encoder *encoder, PyObject *object, mr_arg *out) {
     size_t before = encoder->bytes;
     if (!py_encoder_value(encoder, object, out)) return false;
@@ -73,7 +73,7 @@ PyObject *py_submit_here(py_core_helper which, const py_submit_signature *signat
     return result;
 }
 
-/* helper(self, *args, **keywords) */
+/* Calls helper(self, *args, **keywords). */
 static PyObject *call_with_self(py_core_helper which, PyObject *self, PyObject *args, PyObject *keywords) {
     PyObject *helper = py_core_helper_get(which), *first = PyTuple_Pack(1, self), *result = NULL;
     PyObject *all = first == NULL ? NULL : PySequence_Concat(first, args);

@@ -20,7 +20,7 @@ struct py_torch_library {
 
 /* ---- Lookups. */
 
-/* Whether all attributes are there: a torch that is being imported lacks some. */
+/* Looks up all attributes. False: some are missing, as in a torch that is being imported. */
 static bool look_up(py_torch_library *library, PyObject *torch) {
     PyObject *nn = PyObject_GetAttrString(torch, "nn"), *inner = PyObject_GetAttrString(torch, "_C");
     if (nn != NULL) library->parameter = (PyTypeObject *)PyObject_GetAttrString(nn, "Parameter");
@@ -51,7 +51,7 @@ static void forget(py_torch_library *library) {
 
 static void try_making(py_torch_library *library);
 
-/* NULL, without an exception: torch is not imported, or not completely. */
+/* The library record. NULL without an exception: torch is not imported, or not completely. */
 static py_torch_library *library(void) {
     if (core.torch != NULL) return core.torch;
     PyObject *name = PyUnicode_FromString("torch"), *torch = name == NULL ? NULL : PyImport_GetModule(name);
@@ -77,7 +77,7 @@ bool py_torch_check(PyObject *object, bool or_parameter) {
     return or_parameter && library() != NULL && type == core.torch->parameter;
 }
 
-/* 1 or 0: the value of an attribute, or of a method if `calls`; -1: an exception. */
+/* Value of a boolean attribute, or of a method if `calls`; -1: an exception. */
 static int is_so(PyObject *tensor, PyObject *name, bool calls) {
     PyObject *answer = calls ? PyObject_CallMethodNoArgs(tensor, name) : PyObject_GetAttr(tensor, name);
     if (answer == NULL) return -1;
@@ -89,7 +89,7 @@ static int is_so(PyObject *tensor, PyObject *name, bool calls) {
 static int look_at_kind(const py_torch_library *library, PyObject *tensor, mr_dtype *out) {
     PyObject *layout = PyObject_GetAttr(tensor, library->layout);
     PyObject *dtype = layout == NULL ? NULL : PyObject_GetAttr(tensor, library->dtype);
-    Py_XDECREF(layout); /* torch keeps them for ever: there is one of each */
+    Py_XDECREF(layout); /* torch keeps its single layout objects for ever */
     Py_XDECREF(dtype);
     if (dtype == NULL) return -1;
     if (layout != library->strided) return 0;
@@ -133,7 +133,7 @@ int py_torch_look(PyObject *tensor, bool trained, mr_tensor *out) {
     return done == 1 ? look_at_address(torch, tensor, out) : done;
 }
 
-/* ---- Making: through DLPack, whose records these are. */
+/* ---- Creation through DLPack; the records below are DLPack's. */
 
 typedef struct dlpack_tensor {
     void *data;
@@ -151,9 +151,9 @@ typedef struct dlpack {
     void (*release)(struct dlpack *self);
 } dlpack;
 
-typedef struct export { /* a record, and its memory; a copy has its numbers behind it */
+typedef struct export { /* a record and its memory; a copy's numbers follow it */
     dlpack record;
-    PyObject *owner; /* owned: of the memory; NULL: a copy */
+    PyObject *owner; /* owned: object with the memory; NULL: a copy */
     int64_t shape[MR_TENSOR_DIMS_MAX];
 }
 export;
@@ -162,14 +162,14 @@ enum { TREE_DEPTH_MAX = 32 };
 enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 64 };
 #define CAPSULE_NAME "dltensor" /* the consumer of the record renames the capsule */
 
-static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agree */
+static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack disagreed in some versions */
     if (dtype == MR_BF16) return BRAIN;
     if (dtype >= MR_F16) return REAL;
     if (dtype == MR_U8) return UNSIGNED;
     return dtype >= MR_I8 && dtype <= MR_I64 ? INTEGER : -1;
 }
 
-/* torch calls it from any thread, with the GIL or without, also after the end of Python. */
+/* Frees a record. torch calls this from any thread, with or without the GIL, also after the end of Python. */
 static void release(dlpack *record) {
     export *export = (struct export *)record;
     if (export->owner != NULL && Py_IsInitialized()) {

@@ -12,17 +12,17 @@ typedef struct trainer {
     uint64_t generation;
     size_t workers;
     mr_trainer_ops ops;
-    PyObject *error[3]; /* owned: the exception of a method of the owner; NULL: none */
+    PyObject *error[3]; /* owned: exception raised by a method of the owner; NULL: none */
 } trainer;
 
-/* ---- From the library to the owner. The calling thread has released the GIL. */
+/* ---- Calls from the library to the owner. The calling thread has released the GIL. */
 
 static mr_status stop(trainer *self) {
     PyErr_Fetch(&self->error[0], &self->error[1], &self->error[2]);
     return MR_CANCELLED;
 }
 
-/* A reference of the library's own, from the result of a method, which is moved. */
+/* Gives the library its own reference from the result of a method, which is moved. */
 static mr_status take_ref(trainer *self, PyObject *given, mr_ref *out) {
     mr_status status = MR_END;
     if (given == NULL) return stop(self);
@@ -91,7 +91,7 @@ static mr_status do_train(void *user, size_t worker, int64_t epoch, mr_ref *out)
     return status;
 }
 
-/* Values that only Python can read. */
+/* Reads values that only Python can decode. */
 static mr_status do_read(void *user, mr_value *result) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
@@ -120,7 +120,7 @@ static bool do_poll(void *user, size_t done) {
     return goes_on;
 }
 
-/* ---- From Python to the library. */
+/* ---- Calls from Python to the library. */
 
 static bool usable(const trainer *self) {
     if (core.mr != NULL && self->generation == core.generation) return true;
@@ -128,7 +128,7 @@ static bool usable(const trainer *self) {
                         "miniray was shut down while this trainer existed: create another trainer") != NULL;
 }
 
-/* Raises the error of a failure: the exception of the owner, or of a worker, or the library's error. */
+/* Raises the error of a failure: the exception of the owner, the error of a worker, or the library's error. */
 static PyObject *raise(trainer *self, mr_status status) {
     size_t worker;
     mr_ref failed;
@@ -141,7 +141,7 @@ static PyObject *raise(trainer *self, mr_status status) {
     bool died = status == MR_ACTOR_DIED || status == MR_WORKER_DIED || status == MR_PEER_DIED;
     if (died || mr_trainer_failed(self->trainer, &worker, &failed) != MR_OK) return py_core_raise(status);
     mr_value value;
-    status = mr_get(core.mr, failed, 0, &value); /* its text is the last one now */
+    status = mr_get(core.mr, failed, 0, &value); /* the error text of this call is now the last one */
     return status == MR_OK ? py_decode_owned(&value) : py_wait_raise(core.mr, failed, status);
 }
 

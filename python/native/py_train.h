@@ -3,9 +3,9 @@
  * _core.Trainer(owner, num_workers, sync_interval, max_failures, syncs) trains through the methods of its owner:
  *
  *     create(worker)           load(worker), train(worker, epoch), alive(worker), sync(), restore(worker)
- *     poll(done) → go on?      each of these returns an ObjectRef; load and restore: or None, there is nothing to do
+ *     poll(done) → go on?      each of these returns an ObjectRef; load and restore also None: nothing to do
  *
- * An exception of theirs ends the trainer's current call, which raises it. */
+ * An exception of a method ends the trainer's current call, which raises it. */
 #pragma once
 #include "python/native/py_internal.h"
 
@@ -13,5 +13,5 @@ extern PyTypeObject py_train_trainer_type, py_train_logger_type;
 
 PyObject *py_train_shard_indices(PyObject *module, PyObject *args); /* (count, shards, shard, seed): bytes of int64 */
 
-/* A dict as a value of its own, with any content. False with an exception. */
+/* Makes a value of a dict with any content. False with an exception. */
 bool py_train_value(PyObject *dict, mr_value *out);

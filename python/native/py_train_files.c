@@ -3,7 +3,7 @@
 #include "python/native/py_encode.h"
 #include "python/native/py_train.h"
 
-/* ---- Dicts with any content: each object that is not plain is a pickle of its own. */
+/* ---- Dicts with any content: each item that is not plain is pickled alone. */
 
 enum { DEPTH_MAX = 32 };
 

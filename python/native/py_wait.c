@@ -77,15 +77,15 @@ static mr_status get_wanted(mr_context *mr, void *what, int64_t timeout_us) {
     return mr_get(mr, wanted->ref, timeout_us, &wanted->value);
 }
 
-/* The unfetched objects of a list: a failed one ends the wait for those before it. */
+/* The references of a list that are not fetched yet: if one fails, the wait for the references before it ends. */
 typedef struct following {
     PyObject *list; /* borrowed */
     Py_ssize_t first, at;
 } following;
 
-enum { LOOKS = 1024 }; /* checked after each slice */
+enum { LOOKS = 1024 }; /* references checked after each slice */
 
-/* True with an exception: one of them has failed. */
+/* True with an exception: one of the references has failed. */
 static bool following_failed(following *following) {
     for (size_t looks = 0; looks < LOOKS && looks < (size_t)PyList_GET_SIZE(following->list);
          looks++, following->at++) {
@@ -125,7 +125,7 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     return NULL;
 }
 
-/* One of a list has failed, and its error is raised: other failed ones count as read, too. */
+/* Marks other failed objects of the list as read after one has failed and its error is raised. */
 static void look_at_rest(PyObject *list, Py_ssize_t first) {
     if (PyErr_ExceptionMatches(PyExc_TimeoutError)) return; /* not known to be a failure */
     for (Py_ssize_t i = first; core.mr != NULL && i < PyList_GET_SIZE(list); i++) {
@@ -159,8 +159,8 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
     return values;
 }
 
-/* The runtime, started if needed; not for a reference, or a list that begins with one: those are of another runtime,
- * which has ended. */
+/* Whether the runtime runs; starts it if needed. A reference, or a list that begins with one, does not start a runtime,
+ * since it belongs to one that has ended. */
 static bool has_runtime(PyObject *wanted) {
     if (core.mr != NULL) return true;
     if (PyList_Check(wanted) && PyList_GET_SIZE(wanted) > 0) wanted = PyList_GET_ITEM(wanted, 0);
@@ -189,7 +189,7 @@ PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count,
 
 typedef struct many {
     PyObject *list; /* borrowed */
-    PyObject *kept; /* owned: the next references of generators in it; NULL: none */
+    PyObject *kept; /* owned: next references of the generators in the list; NULL: none */
     size_t count, want;
     mr_ref *refs;
     unsigned char *ready;
@@ -233,7 +233,7 @@ static mr_status py_wait_for_many(mr_context *mr, void *what, int64_t timeout_us
     return mr_wait(mr, many->refs, many->count, many->want, timeout_us, many->ready, &many->ready_count);
 }
 
-/* ([ready], [not ready]): at most `want` are ready, in the order of the list. */
+/* Returns ([ready], [not ready]) in the order of the list; at most `want` are ready. */
 static PyObject *two_lists(const many *many) {
     PyObject *ready = PyList_New(0), *rest = PyList_New(0), *both = NULL;
     size_t taken = 0;

@@ -114,7 +114,7 @@ static void init_all(int *failed) {
     CHECK_INIT(mr_ps_start_options);
 }
 
-/* Options that cannot be: the error names the field and its value. */
+/* Checks that invalid options are refused with an error that names the field and its value. */
 static void refuse(mr_status status, const char *told, int *failed) {
     bool refused = status == MR_INVALID && strstr(mr_last_error(), told) != NULL;
     if (!refused) fprintf(stderr, "%s: %s, not %s\n", mr_status_name(status), mr_last_error(), told);

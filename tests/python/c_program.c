@@ -1,4 +1,5 @@
-/* c_program.c — a C driver beside Python drivers, for test_cluster.py: it calls their actor, or has one that they call.
+/* c_program.c — a C driver beside Python drivers, for test_cluster.py: calls an actor of theirs, or has one that they
+ * call.
  *
  *     c-program call    finds the actor "python's" and calls it with plain data
  *     c-program serve   starts the actor "c's", and ends with its input */

@@ -13,8 +13,8 @@ from miniray._core_api import api as _api
 
 @pytest.fixture(scope="module")
 def ray(request):
-    """The package, running with two workers. The zygote imports pytest and the test file, as it does numpy: importing
-    these takes longer than most tests."""
+    """The package, running with two workers. The zygote imports pytest and the test file, like numpy, since importing
+    them takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_api, "_HEAVY", (*_api._HEAVY, "pytest", request.module.__name__))
         miniray.init(num_workers=2)
@@ -32,7 +32,7 @@ def stopped():
 
 @pytest.fixture
 def run_program(tmp_path):
-    """Run a program in a process of its own; return its output."""
+    """Runs a program in a separate process; returns its output."""
     def run(text, *, code=0, timeout=60, arguments=(), stdin=None, environment=(), folder=tmp_path):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
@@ -46,7 +46,7 @@ def run_program(tmp_path):
 
 @pytest.fixture
 def run_here(run_program):
-    """Run a program of the repository from its root, as users do: run_here("examples/digits.py", "--epochs", "2")."""
+    """Runs a program of the repository from its root, as users do: run_here("examples/digits.py", "--epochs", "2")."""
     def run(*arguments, code=0, timeout=120):
         return run_program("", arguments=["-B", *arguments], folder=os.environ["MINIRAY_TEST_SOURCE"], code=code,
                            timeout=timeout)

@@ -95,7 +95,7 @@ class Day:
     def batch(self):
         refs = [self.submit() for _ in range(BATCH)]
         if self.chance.random() < 0.1:
-            return  # dropped futures
+            return  # their futures are dropped
         for ref in refs:
             self.counts[outcome(ref)] += 1
 
@@ -117,7 +117,7 @@ def own_kilobytes(pid):
         with open(f"/proc/{pid}/status") as lines:  # without shared memory
             return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
     except (OSError, StopIteration):
-        return 0  # it has just ended
+        return 0  # the process has just ended
 
 
 def status():
@@ -127,7 +127,7 @@ def status():
 
 
 def memory():
-    """Private memory in KB, by role; of workers the largest."""
+    """Private memory in KB, by role; of the workers, the largest."""
     gc.collect()
     seen = status()
     workers = [own_kilobytes(process["pid"]) for process in seen["processes"] if process["role"] == "worker"]

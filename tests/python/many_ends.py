@@ -1,6 +1,6 @@
 """many_ends.py COUNT SEED: drivers that are ended at random instants, by Ctrl-C, or by kill -9 of them or their node.
-Nothing may be left of any: no process, no socket, no file but logs. The longest time is printed; the exit code tells
-success."""
+Nothing may be left of any driver: no process, no socket, no file but logs. Prints the longest time until then; exit
+code 0: success."""
 
 import os
 import random
@@ -63,12 +63,12 @@ def end(process, folder, way):
         nodes = [pid for pid, is_node in processes(folder) if is_node]
         for pid in nodes:
             os.kill(pid, signal.SIGKILL)
-        process.send_signal(signal.SIGINT)  # without its node it continues with another one
+        process.send_signal(signal.SIGINT)  # otherwise the driver continues with another node
     return way
 
 
 def one(way, delay_s):
-    """Seconds after its end during which something was left of it."""
+    """Seconds after the driver's end during which a process or file of it was left."""
     folder = tempfile.mkdtemp(prefix="end-")
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], env={**os.environ, "TMPDIR": folder},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -91,7 +91,7 @@ def one(way, delay_s):
 
 
 def main(count, seed):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process of a shell ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background processes with SIGINT ignored
     chance, worst = random.Random(seed), 0
     for number in range(count):
         way = chance.choice(("interrupt", "interrupt", "kill", "node"))

@@ -49,7 +49,7 @@ static void write_floats(const float *from, size_t count) {
 static void run_dense(const work *work) {
     size_t items = work->dim * work->count, states = work->optim.ops->states;
     float *memory = xcalloc((states + 3) * items, sizeof *memory), *gradient = memory + (states + 2) * items;
-    float *turns[2] = {memory, memory + (states + 1) * items}; /* two versions, used alternately */
+    float *turns[2] = {memory, memory + (states + 1) * items}; /* two versions, used in turn */
     read_floats(turns[0], items);
     for (size_t step = 0; step < work->steps; step++) {
         read_floats(gradient, items);

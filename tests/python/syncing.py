@@ -31,7 +31,7 @@ class Worker:
         for at, array in enumerate(self.weights):
             if array.flags.writeable:
                 array += amount
-            else:  # as the constructor got it
+            else:  # a read-only array, as passed to the constructor
                 self.weights[at] = array + amount
 
     def fail(self, error, method="get_weights"):

@@ -195,7 +195,7 @@ def test_an_actor_ends_with_its_last_handle(ray, Counter):
     del counter
     assert ray.get(kept[0].add.remote()) == 1
     last = kept.pop().add.remote()
-    assert ray.get(last) == 2  # earlier calls still run
+    assert ray.get(last) == 2  # calls before the end still run
     until = time.monotonic() + 20
     while alive(pid):
         assert time.monotonic() < until
@@ -237,7 +237,7 @@ def test_an_actor_is_started_again(ray, Counter):
     assert ray.get(counter.add.remote()) == 6
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(counter.die.remote())
-    assert ray.get(counter.add.remote()) == 6  # its state began anew
+    assert ray.get(counter.add.remote()) == 6  # the restarted actor begins with a new state
 
 
 def test_named_actors(ray, Counter):

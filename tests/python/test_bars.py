@@ -88,7 +88,7 @@ def test_a_bar_stays_below_what_is_printed(shown):
     display.take(state(done=10, closed=True))
     assert "work: 100%" in shown[-1] and shown[-1].endswith("\n")
     display.hide_bars()
-    assert "work: 100%" in shown[-1]  # it is not a bar any more
+    assert "work: 100%" in shown[-1]  # a closed bar is not hidden
 
 
 def test_bars_are_drawn_by_their_positions(shown):

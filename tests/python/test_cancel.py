@@ -46,7 +46,7 @@ def test_a_sleeping_task_is_interrupted(ray, sleeper, note):
 
 
 def test_a_task_that_misses_its_interrupt_is_interrupted_again(ray, note):
-    """As when the interrupt arrives just before the task begins to sleep."""
+    """The interrupt arrives just before the task begins to sleep."""
     @ray.remote(max_retries=0)
     def misses(note):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -98,7 +98,7 @@ def test_a_computing_task_is_interrupted(ray, note):
     @ray.remote
     def after():
         return 1
-    assert ray.get([after.remote() for _ in range(20)], timeout=30) == [1] * 20  # its worker runs tasks again
+    assert ray.get([after.remote() for _ in range(20)], timeout=30) == [1] * 20  # the worker runs tasks again
 
 
 def test_a_task_that_waits_for_another_is_interrupted(ray, sleeper, note, tmp_path):

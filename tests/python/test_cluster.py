@@ -112,7 +112,7 @@ def test_a_detached_placement_group_outlives_its_program(joined, node, run_progr
     group = joined.util.get_placement_group("lasting")
     assert joined.util.placement_group_table(group)["state"] == "CREATED"
     while "passing" in [facts["name"] for facts in joined.util.placement_group_table().values()]:
-        time.sleep(0.01)  # its driver has just ended
+        time.sleep(0.01)  # the driver of the actor has just ended
     inside = joined.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
     where = joined.remote(lambda: miniray.util.get_current_placement_group())
     assert joined.get(where.options(num_cpus=0.1, scheduling_strategy=inside).remote()) == group

@@ -17,7 +17,7 @@ FACTOR, TABLE = 3, {"a": 1}
 
 
 def simple(function):
-    """The function as a worker loads it; it must be serialized without cloudpickle."""
+    """The function as a worker loads it; asserts that it is serialized without cloudpickle."""
     data, inside = _pickle.dump_function(function)
     assert data[16:17] == _code.MARK and inside == ()
     return _pickle.load_function(data[16:], inside)
@@ -27,7 +27,7 @@ def local(x, y=2, *rest, z=3, **more):
     return x + y + sum(rest) + z + sum(more.values())
 
 
-local.__qualname__ = "f.<locals>.local"  # looks like a local function: it cannot be found by its name
+local.__qualname__ = "f.<locals>.local"  # looks like a local function, which cannot be found by its name
 
 
 def test_a_lambda_travels_as_code():
@@ -135,7 +135,7 @@ def test_a_program_of_simple_tasks_never_imports_cloudpickle(run_program):
 
 
 def simple_class(cls):
-    """The class as a worker loads it that has not seen it yet."""
+    """The class as loaded by a worker that has not received it before."""
     data, inside = _pickle.dump_function(cls)
     assert data[16:17] == _code.CLASS_MARK and inside == ()
     _forgotten(cls)

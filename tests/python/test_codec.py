@@ -49,7 +49,7 @@ def sign(x):
     out, back = b"", []
     for block in blocks(x, 1024):
         total = 0.0
-        for value in np.abs(block).tolist():  # in the order of the values
+        for value in np.abs(block).tolist():  # sums in the order of the values
             total += value
         scale = np.float32(total / len(block))
         out += scale.tobytes() + np.packbits(block < 0, bitorder="little").tobytes()

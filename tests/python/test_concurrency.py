@@ -12,7 +12,7 @@ import pytest
 def Signal(ray):
     @ray.remote
     class Signal:
-        """Waiting calls continue when a call sends."""
+        """Waiting calls return when another call sends the signal."""
 
         def __init__(self):
             self.event = asyncio.Event()
@@ -86,7 +86,7 @@ def test_a_method_of_an_async_actor_may_give_back_a_reference(ray):
         async def later(self):
             return ray.put("later")
 
-        def promised(self):  # a plain method that returns a coroutine, as decorators do
+        def promised(self):  # a plain method that returns a coroutine, as decorators make them
             return self.later()
     mixed = Mixed.remote()
     for name in ("now", "later"):
@@ -303,7 +303,7 @@ def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
         is_open = False
 
         async def wait(self):
-            while not self.is_open:  # groups have loops of their own: an asyncio.Event belongs to one of them
+            while not self.is_open:  # groups have separate loops, and an asyncio.Event belongs to one loop
                 await asyncio.sleep(0.001)
             return "waited"
 
@@ -338,7 +338,7 @@ def test_an_actor_without_groups_takes_no_notice_of_one(ray):
 
 
 def test_each_concurrency_group_of_coroutines_has_a_loop(ray):
-    """So a method that blocks holds up only its own group."""
+    """A method that blocks delays only its own group."""
     @ray.remote(concurrency_groups={"io": 2, "compute": 1})
     class Groups:
         def __init__(self):

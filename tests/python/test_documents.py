@@ -457,7 +457,7 @@ for name in ("set_worker_weight", "get_sync_stats"):
 
 
 def test_the_loop_that_people_wrote_before(run_program):
-    """The handwritten training loop that the document begins with, with its gaps filled."""
+    """The handwritten training loop at the beginning of the document, with its gaps filled."""
     done = run_program(WORKERS + """
 class DistributedGANTrainer:
     num_workers, sync_interval = 4, 5

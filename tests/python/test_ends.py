@@ -1,4 +1,4 @@
-"""Nothing is left of drivers that end at random instants (many_ends.py; `make soak` tries more of them)."""
+"""Nothing is left of drivers that end at random instants (many_ends.py; `make soak` runs more rounds)."""
 
 import os
 

@@ -61,7 +61,7 @@ def test_tensors_of_another_format(release, tmp_path):
 
 
 def test_weights_without_a_number(tmp_path):
-    """A file of numpy.savez itself is readable, if its names are those of save_weights."""
+    """A file that numpy.savez wrote is readable if its names are those of save_weights."""
     np.savez(tmp_path / "plain.npz", **{"list:0": np.ones(2)})
     assert np.array_equal(load_weights(tmp_path / "plain.npz")[0], np.ones(2))
 
@@ -83,7 +83,7 @@ class Worker:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_trainer_continues(ray, release, tmp_path):
-    """From the checkpoint of that release; its own checkpoint has this version."""
+    """A trainer continues from a release's checkpoint; its own checkpoint has this version."""
     shutil.copy(sample(release, "weights", "model.npz"), tmp_path / "model.npz")
     with DataParallelTrainer(2, worker_class=Worker, display="quiet") as trainer:
         trainer.train(epochs=1, path=str(tmp_path / "model.npz"))
@@ -93,7 +93,7 @@ def test_a_trainer_continues(ray, release, tmp_path):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_timeline(release):
-    """Miniray does not read timelines: chrome://tracing and Perfetto do."""
+    """Timelines are for chrome://tracing and Perfetto; Miniray does not read them."""
     with open(sample(release, "timeline", "trace.json")) as file:
         trace = json.load(file)
     assert trace["format"] == 1

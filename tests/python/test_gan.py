@@ -48,7 +48,7 @@ def test_the_same_seed_draws_the_same_digits():
 
 
 def test_it_learns_where_digits_have_their_ink():
-    """After two hundred steps the mean of its images is much nearer to the mean of the digits."""
+    """After two hundred steps the mean of the generated images is much nearer to the mean of the digits."""
     one = worker(steps_per_epoch=200)
     mean = one.images.mean(0).reshape(8, 8).numpy()
     before = np.abs(one.generate(20).mean(0) - mean).mean()

@@ -82,7 +82,7 @@ def test_many_in_one_call(ray, seer):
 def test_the_caller_may_write_at_once(ray, seer):
     data = numpy.zeros(10 * 1024, dtype=numpy.uint8)
     refs = []
-    for i in range(300):  # more than a ring holds: some of them wait
+    for i in range(300):  # more than a ring holds, so some calls wait
         data[:] = i % 251
         refs.append(seer.same.remote(data))
     data[:] = 255

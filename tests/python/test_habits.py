@@ -19,7 +19,7 @@ def until(true):
     raise AssertionError("it did not happen")
 
 
-# ---- Ends.
+# ---- Ends of tasks and actors.
 
 
 def test_a_task_that_exits_ends_neither_the_driver_nor_quietly(ray, run_program):
@@ -70,7 +70,7 @@ def test_an_actor_that_exits_with_an_error_is_started_again_if_it_may_be(ray, tm
             sys.exit(0)
     immortal = Immortal.remote()
     assert ray.get(immortal.work.remote()) == 2
-    for method in (immortal.leave, immortal.work):  # it exits by itself
+    for method in (immortal.leave, immortal.work):  # the actor exits by itself
         with pytest.raises(ActorDiedError):
             ray.get(method.remote())
 
@@ -87,7 +87,7 @@ def test_an_actor_whose_constructor_exits_is_gone(ray):
         ray.get(Unborn.remote().here.remote())
 
 
-# ---- Errors that came by way of others.
+# ---- Errors that passed through other tasks.
 
 
 def test_a_task_whose_argument_died_with_its_actor_fails_as_both(ray):
@@ -215,7 +215,7 @@ def test_a_machine_without_cpus_still_has_what_needs_none(stopped):
     assert "CPU" not in ray.cluster_resources()
 
 
-# ---- Several at once.
+# ---- Several references at once.
 
 
 def test_get_of_many_fails_as_soon_as_one_does(ray):
@@ -373,7 +373,7 @@ def test_a_handle_that_was_made_for_a_constructor_stays_with_the_actor(ray):
         outer = made.remote(Inner.remote(), more={"list": [Inner.remote()]})
         before = ray.get(outer.both.remote(), timeout=60)
         ray.get(outer.die.remote(), timeout=60)
-        assert ray.get(outer.both.remote(), timeout=60) == before  # restarted, with the same arguments
+        assert ray.get(outer.both.remote(), timeout=60) == before  # after a restart, with the same arguments
         ray.kill(outer)
         until(lambda: not any(os.path.exists(f"/proc/{process}") for process in before))
 
@@ -401,7 +401,7 @@ def test_references_inside_of_a_constructors_arguments(ray, Holder, size):
     holder = Holder.remote(ray.put("plain"), [ray.put([1] * size)], more={"b": ray.put([2] * size)})
     assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])
     os.kill(ray.get(holder.process.remote()), signal.SIGKILL)
-    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])  # restarted, they are still available
+    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])  # available after a restart
 
 
 def test_references_to_what_is_still_to_come_inside_of_a_constructors_arguments(ray, Holder):

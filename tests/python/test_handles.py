@@ -32,7 +32,7 @@ def Pair(ray):
 
 
 def wrong_ways(handle):
-    """The error of each wrong use."""
+    """The errors of wrong uses of a handle."""
     def told(way):
         try:
             way()

@@ -290,7 +290,7 @@ def _own_memory_group():
 
 @pytest.fixture
 def memory_group():
-    """Create a memory cgroup with that limit, with another one inside; return the inner one's file for processes."""
+    """Creates a memory cgroup with that limit, with another one inside; returns the inner one's file for processes."""
     folders = []
 
     def make(limit):

@@ -25,7 +25,7 @@ input()
 
 
 def rows():
-    """{"scheduler": its row of `miniray list actors`, "server-0": …} of the living ones."""
+    """{"scheduler": its row of `miniray list actors`, "server-0": …} of the living actors."""
     return {each["name"].rpartition("/")[2]: each for each in state.list_actors() if each["state"] == "ALIVE"}
 
 

@@ -21,7 +21,7 @@ SIZE = digits.PIXELS * HIDDEN + HIDDEN + HIDDEN * digits.CLASSES + digits.CLASSE
 
 
 def play(deployment, rank, train, found):
-    """One rank of all trainings at once: each has a table of its own, and its own order of the images."""
+    """Runs one rank of all trainings at once: each has its own table, and its own order of the images."""
     with deployment.connect(rank) as connection:
         tables, orders, sizes = {}, {}, {}
         for codec in CODECS:
@@ -83,7 +83,7 @@ def test_fewer_bytes_are_sent(trained):
 
 
 def test_a_rank_that_another_process_plays_again(tmp_path):
-    """With the same bits: its error feedback is kept."""
+    """A repeated rank has the same bits, since its error feedback is kept."""
     def some(deployment, steps, folder):
         with deployment.connect(0) as connection:
             connection.set_state_dir(folder)

@@ -105,7 +105,7 @@ def test_messages_are_answered(deployment):
             one.send(("server", 0), APP)
         with pytest.raises(ValueError, match="a message is for"):
             one.send("everybody", APP)
-        two.handle(APP, lambda request: bytes(65537))  # its sender gets an error, and the next request is handled
+        two.handle(APP, lambda request: bytes(65537))  # the sender gets an error, and the next request is handled
         for _ in range(2):
             with pytest.raises(ps.PsError, match="worker 1: no answer"):
                 one.send(("worker", 1), APP)
@@ -174,7 +174,8 @@ def test_what_is_dropped_without_steps_is_told_to_servers_at_once(deployment):
         table.drop()
         deadline = time.monotonic() + 60
         step = before
-        while step <= before and time.monotonic() < deadline:  # with the end of a step, which no other process ends
+        # The drop takes effect at the end of the step, which only this rank ends.
+        while step <= before and time.monotonic() < deadline:
             time.sleep(0.05)
             step = next(row["step"] for row in deployment.processes() if (row["role"], row["number"]) == ("worker", 0))
         assert step > before

@@ -33,7 +33,7 @@ def learn(deployment, rank, seen, pause=0.0):
 
 
 def counts(deployment):
-    """Pulled by the rank that is still in the rounds, if there are any: the others have left."""
+    """The counts, pulled by the rank that is still in the rounds, if there are rounds: the others have left."""
     for rank in range(3):
         with ps.connect(deployment.address, rank, timeout=60 if rank == 2 else 3) as connection:
             try:

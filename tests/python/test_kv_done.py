@@ -59,7 +59,7 @@ def test_of_every_request(connection):
         assert found is None if result is None else np.array_equal(found, result)
     pushed = {"a": np.ones(3, np.float32), "b": np.ones((2, 2), np.float32)}
     assert arrays.push(pushed, done=heard) is heard.wait()
-    assert arrays.push_pull(pushed, done=heard) is heard.wait()  # once, though it is two requests
+    assert arrays.push_pull(pushed, done=heard) is heard.wait()  # one callback, though there are two requests
     assert all(np.array_equal(heard.tickets[-1].wait()[name], 2 * pushed[name]) for name in pushed)
     assert arrays.pull(done=heard) is heard.wait() and arrays.push({}, done=heard) is heard.wait()
     time.sleep(0.1)

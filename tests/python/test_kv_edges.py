@@ -24,7 +24,7 @@ def connection():
 
 
 def test_options_in_any_form(connection):
-    tables = connection.table("form", dim=2), connection.table("form", dim=2, admit=1)  # the same
+    tables = connection.table("form", dim=2), connection.table("form", dim=2, admit=1)  # equal options
     assert [table.options["admit"] for table in tables] == [1, 1]
     for number, dtype in enumerate((np.float16, np.dtype("float16"), "float16", "numpy.float16")):
         assert connection.table(f"form {number}", dim=np.int64(3), dtype=dtype).options["dtype"] == "float16"
@@ -124,7 +124,7 @@ def test_vectors_and_arrays_pushed_and_pulled_at_once(connection):
                       (lambda: arrays.pull("w"), "names"), (lambda: arrays.push_pull({"x": 1.0}), "no array 'x'")):
         with pytest.raises((TypeError, ValueError, KeyError), match=told):
             ask()
-    assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # nothing delays it
+    assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # not delayed by the refused requests
 
 
 def test_arrays_that_servers_see(connection):
@@ -191,7 +191,7 @@ connection.table("again", dim=1).push([1, 2], [1.0, 1.0])
 def test_who_comes_again_is_not_taken_for_the_one_before():
     with ps.start(num_servers=1, num_workers=1) as deployment:
         for number in range(1, 4):
-            with deployment.connect() as connection:  # any rank: the one that was left
+            with deployment.connect() as connection:  # any rank: the one that the process left
                 table = connection.table("again", dim=1)
                 table.push([1], [1.0])
                 assert table.pull([1]) == number
@@ -210,7 +210,7 @@ COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
 
 
 class ByHand:
-    """A scheduler, and a server if requested, started by commands."""
+    """A scheduler, and optionally a server, started by commands."""
 
     def __init__(self, folder, *server):
         self.address, self._processes = f"unix:{folder}/s", []
@@ -233,7 +233,7 @@ class ByHand:
 @pytest.fixture
 def by_hand():
     made = []
-    with tempfile.TemporaryDirectory() as folder:  # short, because addresses are limited
+    with tempfile.TemporaryDirectory() as folder:  # a short path, since socket addresses are limited
         yield lambda *server: made.append(ByHand(folder, *server)) or made[-1]
         for each in made:
             each.end()
@@ -255,7 +255,7 @@ def test_a_server_without_memory_keeps_what_it_was_lent(by_hand):
     with ps.connect(by_hand("--memory", 128).address, 0, timeout=30) as connection:
         small = connection.table("small", dim=2)
         small.push(np.arange(32), np.ones((32, 2), np.float32))
-        large = connection.table("large", arrays={"w": (50_000_000,)}, block=50_000_000)  # all in one slot
+        large = connection.table("large", arrays={"w": (50_000_000,)}, block=50_000_000)  # an array in a single slot
         ticket = large.push({"w": np.ones(50_000_000, np.float32)}, wait=False)
         with pytest.raises(MemoryError, match="is out of memory"):
             ticket.wait(3)
@@ -282,7 +282,7 @@ def test_ctrl_c_ends_a_wait(by_hand):
 
 
 def test_ctrl_c_ends_a_question(by_hand):
-    """A scheduler that does not run, and one whose ranks are all taken."""
+    """Ctrl-C while the scheduler does not run, and while all ranks of a scheduler are taken."""
     address = by_hand("--memory", 128).address
     with ps.connect(address, 0, timeout=30):
         for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment("unix:/tmp/no/s").processes(60)):

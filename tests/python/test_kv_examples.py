@@ -34,7 +34,7 @@ def test_losses_are_plotted(run_here, tmp_path, example, lines, over):
     assert over in texts and texts[-len(lines):] == lines and len(curves) == len(lines)
     for points in curves:
         heights = [float(point.partition(",")[2]) for point in points]
-        assert heights[-1] > heights[0] + 10  # it falls: y goes downwards
+        assert heights[-1] > heights[0] + 10  # the loss falls: y coordinates grow downwards
 
 
 def test_losses_are_plotted_by_matplotlib(run_here, tmp_path):

@@ -47,7 +47,7 @@ def lamb(w, state, d, t, rate, scale, decay, beta1=F(0.9), beta2=F(0.999), epsil
 
 def drawn(step):
     chance = np.random.default_rng([3, step])
-    size = 0.01 if step % 3 == 2 else 1  # some gradients are short enough
+    size = 0.01 if step % 3 == 2 else 1  # some gradients are below the limit
     return {name: (chance.normal(size=shape) * size).astype(F) for name, shape in SHAPES.items()}
 
 
@@ -108,8 +108,8 @@ def test_rows_are_clipped_as_one_gradient():
 
 
 def test_slots_that_have_nothing_to_tell_hold_nobody_up():
-    """Arrays lie in two of the slots, and keys in others each time. A server repeats a lost report after 60 ms; without
-    a loss no step may take that long."""
+    """Arrays are in two of the slots, and keys in different ones each time. A server repeats a lost report after 60 ms;
+    without a loss no step may take that long."""
     steps, chance = 40, np.random.default_rng(2)
     with ps.start(num_servers=2, replicas=2, num_workers=1, slots=16, consistency="bsp") as deployment:
         with deployment.connect(0) as connection:

@@ -20,11 +20,11 @@ def test_ranges_of_an_ordered_table(connection):
     table.push_range(40_000, rows[:2], wait=False).wait()
     after = connection.traffic
     assert after["push_bytes"] - before["push_bytes"] > rows.nbytes + 8 * len(rows)
-    assert after["push_bytes_sent"] - before["push_bytes_sent"] < rows.nbytes + 1000  # no keys
+    assert after["push_bytes_sent"] - before["push_bytes_sent"] < rows.nbytes + 1000  # no keys were sent
     rows[:2] *= 2
     keys, found = table.pull_range(39_000, 70_000)  # more than the first request returns
     assert np.array_equal(keys, np.arange(40_000, 60_000)) and np.array_equal(found, rows)
-    assert np.array_equal(table.pull(np.arange(40_000, 60_000)), rows)  # its keys are not sent either
+    assert np.array_equal(table.pull(np.arange(40_000, 60_000)), rows)  # these keys are not sent either
     keys, found = table.pull_range(last=40_001)
     assert keys.tolist() == [40_000, 40_001] and np.array_equal(found, rows[:2])
     assert len(table.pull_range(0, 39_999)[0]) == 0
@@ -52,10 +52,10 @@ def test_conditional_pulls_of_rows(connection):
     assert table.pull(keys, out=rows, version=version) is rows and version.changed and (rows == 1).all()
     rows[:] = 5
     table.pull(keys, out=rows, version=version)
-    assert not version.changed and (rows == 5).all()  # nothing was sent
+    assert not version.changed and (rows == 5).all()  # no row was sent
     table.push([4], np.ones((1, 2), np.float32))
     table.pull(keys, out=rows, version=version)
-    assert version.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # only of its slot
+    assert version.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # only rows of the changed slot
     for wrong, told in ((dict(keys=[3, 1], out=np.zeros((2, 2), np.float32)), "ascend"), (dict(keys=[1]), "out")):
         with pytest.raises(ValueError, match=told):
             table.pull(**wrong, version=table.version())

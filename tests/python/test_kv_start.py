@@ -138,7 +138,7 @@ def test_a_rank_that_is_free_soon_is_waited_for():
             assert first.rank == 0
             with pytest.raises(ps.PsTimeoutError, match="every rank .* is held"):
                 deployment.connect(timeout=0.5)
-        with deployment.connect() as second:  # at once, as in a script that is run again
+        with deployment.connect() as second:  # immediately, as in a script that is run again
             assert second.rank == 0
 
 

@@ -63,7 +63,7 @@ def test_steps_go_on_when_everything_went_back():
     with ps.start(num_servers=1, num_workers=1, consistency="bsp") as deployment, deployment.connect(0) as connection:
         table, killed, played = connection.table("sum", dim=1), False, 0
         for step in connection.steps(20):
-            table.push([1], [1])  # it is sent with the end of the step: no error reports that this step was void
+            table.push([1], [1])  # sent with the end of the step, so no error reports that this step was void
             played += 1
             if step == 10 and not killed:
                 killed = os.kill(deployment.pids()[0], signal.SIGKILL) is None
@@ -99,7 +99,7 @@ def test_a_round_has_the_version_of_its_step():
         for step in connection.steps(4):
             assert table.pull([1]).tolist() == [step]
             table.push([1], values)
-            values[0] = 1e6  # an issued push does not change with it
+            values[0] = 1e6  # a later change of the array does not change the push
             assert table.pull([1]).tolist() == [step]
             values[0] = 1
         ticket = table.push_pull([1], values, wait=False)
@@ -137,13 +137,13 @@ def test_a_round_closes_without_a_backup_worker():
         assert slow.begin() == 0
         for _ in fast.steps(10):
             ours.push([1], [1])
-        with pytest.raises(ps.StaleError, match="closed without rank"):  # its step is long over
+        with pytest.raises(ps.StaleError, match="closed without rank"):  # the round of this rank's step has closed
             theirs.pull([1])
         assert slow.begin() == 10
         theirs.push([1], [1])
         slow.end()
         assert slow.begin() == 11 and theirs.pull([1]).tolist() == [11]
-        late = ours.push([1], [1], wait=False)  # in step 10, which was closed without it
+        late = ours.push([1], [1], wait=False)  # in step 10, whose round was closed without this rank
         fast.end()
         with pytest.raises(ps.StaleError, match="which was late"):
             late.wait()
@@ -164,7 +164,7 @@ def test_who_is_late_is_left_out_after_the_deadline():
 def test_requests_need_a_step():
     with ps.start(num_servers=1, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("steps", dim=1)
-        assert table.pull([1]).tolist() == [0]  # a program without steps is in one step
+        assert table.pull([1]).tolist() == [0]  # a program without steps is in a single step
         assert connection.begin() == 0 and connection.begin() == 0
         connection.end()
         for ask in (connection.end, lambda: table.pull([1]), lambda: table.push([1], [1])):

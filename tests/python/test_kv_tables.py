@@ -60,7 +60,7 @@ def test_requests_with_tickets(connection):
     pull = table.pull([39, 1], wait=False)
     assert pull.wait().tolist() == [[1, 1, 1], [38, 38, 38]] and pull.done and pull.wait() is not None
     for _ in range(100):
-        table.push([1], np.ones((1, 3), np.float32), wait=False)  # its array is dropped at once
+        table.push([1], np.ones((1, 3), np.float32), wait=False)  # the array is dropped immediately
     connection.flush()
     assert table.pull([1])[0, 0] == 138
     assert table.push_pull([1, 50], np.ones((2, 3), np.float32))[:, 0].tolist() == [139, 1]
@@ -151,7 +151,7 @@ def test_options_as_numpy_has_them(connection):
                              optimizer="sgd", lr=np.float32(0.5), average=np.bool_(False))
     assert table.shapes == {"w": (3,), "b": (2, 2)} and table.dtype == "float16" and table.options["lr"] == 0.5
     rows = connection.table("numpy's rows", dim=np.int32(3), optimizer="adam", seed=np.uint64(7))
-    for made in (table, rows):  # its repr creates the same table
+    for made in (table, rows):  # the repr of a table creates an equal one
         assert connection.table(made.name, **made.options).options == made.options
 
 
@@ -210,7 +210,7 @@ def test_without_numpy(run_program):
 
 
 def test_an_optimizer_that_only_servers_know_is_asked_for_there(connection):
-    """Server programs in C have them (tests/ps_server_test.c); the servers here have none."""
+    """Server programs in C may have such optimizers (tests/ps_server_test.c); the servers here have none."""
     with pytest.raises(ps.PsError, match="server 0 has no optimizer 'mine': every server program must list it"):
         connection.table("wrong", dim=2, optimizer="own:mine", lr=0.1)
     assert "wrong" not in connection.tables()

@@ -36,7 +36,8 @@ def trained(deployment, model, rank, ranks, steps=15, **options):
 
 
 def trained_together(consistency, ranks=2, **options):
-    found, models = [None] * ranks, [model_of(rank) for rank in range(ranks)]  # one after another: torch has one seed
+    # One after another, since torch has one seed.
+    found, models = [None] * ranks, [model_of(rank) for rank in range(ranks)]
     with ps.start(num_servers=2, num_workers=ranks, consistency=consistency) as deployment:
         def run(rank):
             found[rank] = trained(deployment, models[rank], rank, ranks, **options)
@@ -51,7 +52,7 @@ def trained_together(consistency, ranks=2, **options):
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 def test_two_ranks_do_what_one_machine_does(name):
-    """In BSP: the mean of the gradients of two halves is the gradient of the whole."""
+    """In BSP the mean of the gradients of two halves of a batch is the gradient of the whole."""
     (first, last), (other_first, other_last) = trained_together("bsp", optimizer=name, lr=0.05)
     model = model_of(0)
     for mine, others, begun in zip(first, other_first, model.parameters()):
@@ -128,7 +129,8 @@ def learn(model, optimizer, steps=3):
 
 
 def test_a_second_optimizer_begins_with_its_own_weights(connection):
-    """As in a GAN, or with separate rates for weights and biases: some steps are done already."""
+    """As in a GAN, or with separate rates for weights and biases: some steps are done before the second optimizer
+    begins."""
     for name in ("generator", "critic"):
         model, twin = model_of(5), model_of(5)
         optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name=name)
@@ -145,7 +147,7 @@ def test_ranks_have_the_same_frozen_weights():
             with deployment.connect(rank) as connection:
                 optimizer = Optimizer(models[rank].named_parameters(), connection, lr=0.05)
                 learn(models[rank], optimizer)
-                models[rank][0].requires_grad_(True)  # unfrozen: it learns from now on
+                models[rank][0].requires_grad_(True)  # unfrozen: the layer learns from now on
                 learn(models[rank], optimizer)
 
         threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]

@@ -182,7 +182,7 @@ def test_output_of_workers_is_seen(run_program):
 
 
 def test_output_of_workers_goes_where_the_program_prints(run_program):
-    """As in Ray, also if sys.stdout is not the process's stdout: in a notebook, say."""
+    """As in Ray, also if sys.stdout is not the process's stdout, as in a notebook."""
     done = run_program("""
         import contextlib, io, miniray, sys
         @miniray.remote
@@ -216,7 +216,7 @@ def test_output_of_workers_is_not_lost_with_the_streams_of_the_program(run_progr
 
 
 def test_a_program_that_holds_the_gil_is_told_later(run_program):
-    """Output lines wait meanwhile, in their order, and delay nothing else."""
+    """Output lines wait until the GIL is free, in their order, and delay nothing else."""
     done = run_program("""
         import ctypes, miniray, time
         @miniray.remote

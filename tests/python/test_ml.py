@@ -132,7 +132,7 @@ def test_shards_have_each_image_once():
 
 
 def read_png(path):
-    """Check a PNG against the standard; return its pixels."""
+    """Checks a PNG against the standard; returns its pixels."""
     data, at, chunks = path.read_bytes(), 8, []
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     while at < len(data):
@@ -157,7 +157,7 @@ def test_a_grid_of_images_as_a_png(tmp_path):
     image.write_png(tmp_path / "grid.png", picture)
     got = read_png(tmp_path / "grid.png")
     assert np.array_equal(got, picture)
-    assert (got[2:18, 2:18] == 255).all() and (got[20:36, 2:18] == 0).all()  # the first, and the one below it
+    assert (got[2:18, 2:18] == 255).all() and (got[20:36, 2:18] == 0).all()  # the first image, and the one below it
     assert got[20, 20] == 0 and got[22, 22] == 255 and got[0, 0] == 128
 
 

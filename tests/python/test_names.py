@@ -10,7 +10,7 @@ import pytest
 import miniray
 from miniray._compat import missing as _missing
 
-# The names of `import ray` (its __all__), and those of them that are useless here.
+# The names of `import ray` (its __all__), and those of them that have no use here.
 TOP = """
     ActorClassID ActorID ClientBuilder DynamicObjectRefGenerator FunctionID JobID Language LoggingConfig NodeID ObjectID
     ObjectRef ObjectRefGenerator PlacementGroupID SCRIPT_MODE TaskID UniqueID WORKER_MODE WorkerID __version__ actor
@@ -49,7 +49,7 @@ def test_a_library_that_is_not_here_is_an_import_error_that_tells_why(name):
 
 @pytest.mark.parametrize("module", ["miniray", "miniray.dag", "miniray.ps", "miniray.train", "miniray.util"])
 def test_every_public_name_is_documented(module):
-    """Also those of the extension, which tools/check-docstrings does not check."""
+    """Includes the names of the extension, which tools/check-docstrings does not check."""
     there = importlib.import_module(module)
     for name in there.__all__:
         found = getattr(there, name)
@@ -74,7 +74,7 @@ def test_what_is_not_here_is_in_the_documentation():
     assert [name for name in _missing.WHY if f"`{name}`" not in missing] == []
 
 
-# ---- Parameters, as Ray's documentation has them: one that it has and we have not would be refused.
+# ---- Parameters in Ray's documentation: a parameter that Miniray lacks would be refused.
 
 PARAMETERS = {
     "init": "address num_cpus num_gpus resources labels object_store_memory local_mode ignore_reinit_error "
@@ -141,7 +141,7 @@ def test_a_function_takes_what_rays_takes(path):
     assert [name for name in wanted if name not in taken | private] == []
     ours = [name for name in signature.parameters if name in wanted]
     same = [name for name in wanted if name in ours]
-    if path != "init":  # all of its parameters but the first are keyword-only
+    if path != "init":  # all parameters but the first are keyword-only
         assert ours == same
 
 

@@ -386,10 +386,10 @@ def test_a_reference_to_nothing(ray):
         ray.get(nil)
 
 
-# ---- Arrays that are their receiver's own, to write to.
+# ---- Arrays that their receiver owns and may write to.
 
 def test_what_is_written_into_one_is_not_seen_in_another(ray):
-    """As with torch tensors of that size, which lie in shared memory (test_torch.py)."""
+    """The same holds for torch tensors of that size, which are in shared memory (test_torch.py)."""
     import numpy as np
 
     @ray.remote

@@ -56,7 +56,7 @@ def adam_direction(g, state, s, t):
 
 
 def update(name, w, state, d, s, t, rate, scale):
-    """Return the new values; change the state in place."""
+    """Returns the new values; changes the state in place."""
     if name == "add":
         return w + scale * d
     g = scale * d if name in ("adamw", "lamb") else scale * d + s["decay"] * w
@@ -133,7 +133,7 @@ def test_rows(name, dim):
     for i in range(count):
         w, state, t = values[i].copy(), [np.zeros(dim, F) for _ in range(STATES[name])], 0
         for step in range(steps):
-            if (step + 1) % (i + 2) != 0:  # each row has steps of its own
+            if (step + 1) % (i + 2) != 0:  # each row has its own steps
                 t += 1
                 w = update(name, w, state, gradients[step, i], s, t, rate, scale)
         row = np.concatenate([w, *state]).tobytes()

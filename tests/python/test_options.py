@@ -198,7 +198,7 @@ def test_amounts_are_thousandths(ray):
         return ray.get_runtime_context().get_assigned_resources()["CPU"]
 
     assert ray.get(third.remote()) == 0.333
-    assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # a bit less than that as a float
+    assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # slightly less than 0.29 as a float
     with pytest.raises(ValueError, match="0.001"):
         third.options(num_cpus=0.0001)
 

@@ -223,7 +223,7 @@ def test_affinity_to_a_node_that_is_not_there(ray):
         with pytest.raises(ray.exceptions.TaskUnschedulableError, match=f"no node {NOBODY}.*soft=False") as caught:
             ray.get(ref, timeout=60)
         assert type(caught.value) is ray.exceptions.TaskUnschedulableError
-    with pytest.raises(ray.exceptions.TaskUnschedulableError):  # as the argument of another
+    with pytest.raises(ray.exceptions.TaskUnschedulableError):  # as the argument of another task
         ray.get(task.remote(refs[0]), timeout=60)
     with pytest.raises(TypeError, match="positional"):
         task.options(scheduling_strategy=soft).remote(1, 2)
@@ -338,7 +338,7 @@ def test_a_group_captures_what_is_started_in_it(ray, group):
     assert run(True) == (True, [made.id, made.id, None, None])
     assert run(False) == (False, [None] * 4)
     assert run(None) == (False, [None] * 4)
-    assert ray.get(where.remote()) is None  # a worker does not keep it
+    assert ray.get(where.remote()) is None  # the worker does not keep the group
 
 
 def test_an_actor_in_a_group_captures_what_it_starts(ray, group):

@@ -177,7 +177,7 @@ def test_daemon_threads_that_wait_do_not_keep_a_program(run_program):
 # ---- Interactive programs.
 
 def test_functions_that_are_defined_again_take_effect(run_program):
-    """As in cells of a notebook: each runs in the namespace of __main__."""
+    """As in cells of a notebook: each cell runs in the namespace of __main__."""
     cells = ["import miniray\nminiray.init(num_workers=1)",
              "def helper(x):\n    return x + 1\n@miniray.remote\ndef f(x):\n    return helper(x)",
              "print(miniray.get(f.remote(1)))",
@@ -205,7 +205,7 @@ def test_an_interactive_interpreter(tmp_path):
     while True:
         try:
             seen += os.read(fd, 4096)
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             break
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, seen.decode()
     os.close(fd)

@@ -1,4 +1,4 @@
-"""The programs of the documents that Miniray was made after, unchanged except for the time they sleep."""
+"""The programs of the documents on which Miniray is based, unchanged except for the time that they sleep."""
 
 SHARDED = """
 import time, numpy as np, miniray as ray

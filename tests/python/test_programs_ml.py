@@ -19,7 +19,7 @@ def test_the_strategies_side_by_side(run_here):
     assert all(line.split()[3] == "8" for line in table.values())  # number of syncs
     right, wrong = percentages(table["average"])
     assert right > 90
-    assert percentages(table["median"])[1] > wrong  # which ignores the worker that is wrong
+    assert percentages(table["median"])[1] > wrong  # the median ignores the worker with wrong weights
 
 
 def test_the_framework_classifies_digits(run_here):

@@ -55,7 +55,7 @@ def test_push(ray, hire):
 
 
 def test_steps_before_a_sync_are_in_it_and_steps_after_see_it(ray, hire):
-    """Nothing waits until the end; any other order gives another number."""
+    """No sync is waited for until the end; any other order gives another number."""
     workers, ps, expected = hire(*rows(0, 10)), create_parameter_server("max"), [0.0, 10.0]
     for turn in range(1, 21):
         for number, worker in enumerate(workers):
@@ -88,7 +88,7 @@ def test_a_worker_may_be_there_twice(ray, hire):
 
 @pytest.mark.parametrize("size", [10, 90_000])
 def test_a_worker_may_be_there_as_often_as_one_wants(ray, size):
-    """Also if its weights differ each time: more models than it has places for copies."""
+    """The worker's weights may differ each time: there are more models than it has places for copies."""
     @ray.remote
     class Counts:
         def __init__(self):
@@ -291,7 +291,7 @@ def test_each_worker_has_its_own_types(ray, hire):
     workers = hire(layer(1.0), tuple(layer(3.0)), list(layer(5.0)))
     assert ray.get(create_parameter_server().sync_from_workers.remote(workers)) == 1
     assert [type(got) for got in weights_of(ray, workers)] == [Layer, tuple, tuple]
-    ray.get(workers[0].set_weights.remote([np.ones((2, 2)), np.ones(2)]))  # from now on it has a list
+    ray.get(workers[0].set_weights.remote([np.ones((2, 2)), np.ones(2)]))  # a list from now on
     assert ray.get(create_parameter_server().sync_from_workers.remote(workers)) == 1
     assert type(weights_of(ray, workers)[0]) is list
 

@@ -12,7 +12,8 @@ from syncing import NAMES, blend, hire, mine, rows, weights_of  # noqa: F401  fi
 
 
 def test_syncs_that_fail_leave_no_trace(ray, hire):
-    """Models that workers export for a sync that is never aggregated stay exported; then models are sent."""
+    """Models that workers export for a sync that is never aggregated stay exported; later models are sent in
+    messages."""
     workers, ps = hire(*rows(0, 10, 20)), create_parameter_server()
     os.kill(ray.get(workers[2].pid.remote()), signal.SIGKILL)
     for _ in range(12):
@@ -102,7 +103,7 @@ def test_errors_are_never_silent(ray, hire, name, mine, capfd):
     assert ray.get(ps.sync_from_workers.remote(workers)) == 1  # and only once
 
     workers[1].fail.remote(KeyError("lost"))
-    ps.sync_from_workers.remote(workers)  # dropped
+    ps.sync_from_workers.remote(workers)  # the future is dropped
     workers[1].fail.remote(None)
     assert "lost" in ray.get(ps.get_stats.remote())["last_error"]
     with pytest.raises(KeyError):
@@ -126,7 +127,7 @@ class Lost(Exception):
 @pytest.mark.parametrize("on_dead", ["raise", "skip"])
 @pytest.mark.parametrize("method", ["get_weights", "set_weights"])
 def test_what_a_worker_raises_keeps_its_type(ray, hire, mine, name, on_dead, method):
-    """Also if dead workers are skipped, and beside a dead one."""
+    """Also if dead workers are skipped, and beside a dead worker."""
     workers, ps = hire(*rows(1, 3, 5)), create_parameter_server(name)
     if on_dead == "skip":
         ray.kill(workers[0])
@@ -147,7 +148,7 @@ def test_what_a_worker_raises_keeps_its_type(ray, hire, mine, name, on_dead, met
 def test_a_death_is_owed_also_to_who_skips_the_dead(ray, hire):
     workers, ps = hire(*rows(1, 3)), create_parameter_server("average")
     ray.kill(workers[0])
-    ps.sync_from_workers.remote(workers)  # dropped
+    ps.sync_from_workers.remote(workers)  # the future is dropped
     ray.get(ps.get_stats.remote())
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(ps.sync_from_workers.remote(workers, on_dead="skip"))

@@ -32,9 +32,9 @@ class Worker:
             array += amount
 
     def look(self):
-        """(its values, number of copies)"""
+        """(values, number of copies)"""
         assert (self.kept == np.arange(1000)).all()
-        assert (self.view == self.model["w"][3]).all()  # addresses stay
+        assert (self.view == self.model["w"][3]).all()  # the model's addresses do not change
         values = {float(value) for array in self.model.values() for value in np.unique(array)}
         return values, self.copies
 

@@ -132,7 +132,7 @@ def test_buffers_of_batch_norm(ray):
     before = states(ray, workers)
     assert ray.get(ps.sync_from_workers.remote(workers)) == 1
     for state in states(ray, workers):
-        assert state["1.num_batches_tracked"] == 2  # the first worker's
+        assert state["1.num_batches_tracked"] == 2  # the first worker's value
         mean = sum(each["1.running_mean"] for each in before) / 3
         assert torch.allclose(state["1.running_mean"], mean)
         assert torch.allclose(state["4.weight"], sum(each["4.weight"] for each in before) / 3)
@@ -152,7 +152,7 @@ def test_parameters_of_every_precision(ray, kind):
 
 
 def test_the_state_of_an_optimizer_may_be_among_the_weights(ray):
-    """Its numbers are averaged, too, and are floats again, as torch requires."""
+    """The numbers of an optimizer's state are averaged, too, and are floats again, as torch requires."""
     @ray.remote(num_cpus=0)
     class Trains:
         def __init__(self, lr):
@@ -305,7 +305,7 @@ def test_weights_as_a_module_has_them(ray, monkeypatch, strategy, kind):
 
 
 def test_tensors_that_were_received_are_apart(ray):
-    """Each has memory of its own, as long as it lives."""
+    """Each tensor has its own memory, as long as the tensor lives."""
     @ray.remote
     class Keeper:
         def __init__(self):
@@ -348,7 +348,7 @@ def test_what_differs_is_named(ray):
 
 @pytest.mark.parametrize("first", ["get_weights", "set_weights"])
 def test_tensors_are_made_in_one_step_whatever_a_worker_is_asked_first(ray, first):
-    """And not in Python for each tensor, which takes longer than the rest of a small sync."""
+    """Tensors are not made by one call of Python each, which takes longer than the rest of a small sync."""
     @ray.remote
     class Worker:
         def __init__(self):

@@ -1,5 +1,5 @@
-"""Memory does not grow and the store empties in a program that makes many calls (long_day.py; `make soak` makes more of
-them)."""
+"""Memory does not grow, and the store empties, in a program that makes many calls (long_day.py; `make soak` makes
+more)."""
 
 import os
 

@@ -61,7 +61,7 @@ def test_others_run_while_something_large_is_put_or_submitted(ray, patient, valu
 
 
 def test_what_is_in_a_list_stays_while_another_thread_empties_it(ray):
-    """The values are those at the time of the call, whatever happens to the containers."""
+    """The values are those at the time of the call, even if another thread changes the containers."""
     for _ in range(20):
         texts, numbers = [f"{i}-" + "x" * 1000 for i in range(500)], {str(i): [float(i)] * 10 for i in range(1000)}
         value = [texts, numbers, np.arange(1 << 21)]
@@ -89,7 +89,7 @@ def test_it_waits_for_memory_that_another_thread_frees(stopped, monkeypatch, sen
     kept = [stopped.get(stopped.put(np.zeros(20 << 20, np.uint8))) for _ in range(10)]
     thread = threading.Timer(0.05, kept.clear)
     thread.start()
-    ref = send(np.ones(80 << 20, np.uint8))  # no room for it before that thread has run
+    ref = send(np.ones(80 << 20, np.uint8))  # there is no memory for the array before the other thread has run
     thread.join()
     got = stopped.get(ref)
     assert (got if isinstance(got, int) else got.sum()) == 80 << 20

@@ -70,7 +70,7 @@ def test_what_is_written_into_one_is_not_seen_in_another(ray, sizes):
     fill(other, 2)
     fill(third, 3)
     assert are(one, 0) and are(other, 2) and are(ray.get(ref), 1)
-    del one[1:], other, third  # one of them is enough to keep the value
+    del one[1:], other, third  # one of the tensors is enough to keep the value
     assert are(ray.get(ref), 1)
     del one
     assert are(ray.get(ref), 1)
@@ -98,7 +98,7 @@ def test_an_argument_that_is_written_to_is_not_what_get_gives(ray):
 
 
 def test_the_first_tensor_lies_where_the_value_lies(ray):
-    """Without a copy; a second tensor in the value is a copy."""
+    """The first tensor is in place; a second tensor of the value is a copy."""
     ref = ray.put(torch.ones(100_000))
     one, other = ray.get(ref), ray.get(ref)
     where = one.data_ptr()
@@ -107,7 +107,7 @@ def test_the_first_tensor_lies_where_the_value_lies(ray):
 
 
 def test_tensors_that_are_parts_of_a_large_value_are_ones_own(ray):
-    """Each of 60 KB, so that they lie in shared memory together."""
+    """Each tensor has 60 KB, so together they are in shared memory."""
     ref = ray.put([torch.full((15000,), float(i)) for i in range(6)])
     one, other = ray.get(ref), ray.get(ref)
     one[2].fill_(7)

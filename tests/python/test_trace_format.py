@@ -42,7 +42,7 @@ def check_nesting(events):
 
 
 def check_arrows(events):
-    """Each flow has two ends, the first inside the calls of a driver or of a body, the second not before it."""
+    """Each flow has two ends: the first inside a call of a driver or of a body, the second not before the first."""
     begins = {event["id"]: event for event in events if event["ph"] == "s"}
     ends = {event["id"]: event for event in events if event["ph"] == "f"}
     assert begins and begins.keys() == ends.keys()

@@ -195,7 +195,7 @@ def test_an_interrupt_of_a_worker_is_an_error(train):
 
 
 class Late:
-    """A handle with slow calls, so that calls to others have ended before."""
+    """A handle with slow calls, so that calls to other handles end before."""
 
     def __init__(self, worker):
         self.worker = worker
@@ -206,7 +206,7 @@ class Late:
 
 
 def test_what_several_workers_raise_is_told_once(train, capfd):
-    """The trainer has read all of the errors: those that it does not raise are not printed as unread."""
+    """The trainer has read all errors, so those that it does not raise are not printed as unread."""
     def say(i):
         raise KeyError("lost")
 
@@ -260,7 +260,7 @@ def test_a_strategy_needs_no_name(train, strategy):
         train(Quiet, 3, sync_strategy=strategy, momentum=0.5)
 
 
-# ---- Epochs of one's own.
+# ---- Overridden epochs.
 
 
 def test_a_trainer_with_an_epoch_of_its_own(train):

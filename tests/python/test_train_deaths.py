@@ -48,7 +48,7 @@ def test_an_epoch_of_ones_own_is_repeated(train, tmp_path):
 
 
 def test_a_constructor_that_fails_is_told_at_once(train):
-    """It would fail again: max_failures is for workers that die."""
+    """The constructor would fail again, so max_failures, which is for workers that die, does not apply."""
     created = []
 
     class Fails(Quiet):
@@ -66,13 +66,13 @@ def test_a_constructor_that_fails_is_told_at_once(train):
 
 
 def test_a_random_worker_is_killed_again_and_again(run_program):
-    """`make soak` repeats it more often."""
+    """`make soak` repeats this test more often."""
     program = os.path.join(os.path.dirname(__file__), "train_kills.py")
     print(run_program("", arguments=[program, "1", "0.02", "8"], timeout=200).stdout)
 
 
 class Bias(Plain):
-    """One of its weights is a float."""
+    """A worker one of whose weights is a float."""
 
     def get_weights(self):
         return [*super().get_weights(), self.bias]

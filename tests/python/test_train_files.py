@@ -23,7 +23,7 @@ from miniray.train import (BaseTrainer, CSVLogger, DataParallelTrainer, JSONLLog
 
 
 class Scripted(BaseTrainer):
-    """Does no work: its results are given."""
+    """A worker that returns given results without work."""
 
     def __init__(self, results, **options):
         super().__init__(1, **{"display": "quiet", **options})
@@ -173,7 +173,7 @@ def test_what_no_file_can_have_is_named(tmp_path, weights, text):
 
 
 def torn(data):
-    """Replacements of a file: the rest of it, or another content."""
+    """Damaged files: a file's first part, or another content."""
     return {"half": data[:len(data) // 2], "empty": b"", "less": data[:-1], "text": b"epoch,loss\n0,0.5\n",
             "zeros": bytes(len(data)), "other": data[:120] + bytes([data[120] ^ 255]) + data[121:]}
 
@@ -240,7 +240,7 @@ def test_what_a_killed_program_was_writing_goes_with_the_next_save(tmp_path):
     assert saver.stdout.readline() == b"written\n"
     draft = f"model.npz.{saver.pid}.tmp"
     save_weights([ARRAY], tmp_path / "model")
-    assert sorted(os.listdir(tmp_path)) == ["model.npz", draft]  # it is being written
+    assert sorted(os.listdir(tmp_path)) == ["model.npz", draft]  # while the file is written
     saver.kill()
     saver.wait()
     saver.stdout.close()
@@ -368,7 +368,7 @@ def on_terminal(*arguments, **environment):
 def test_a_live_line_on_a_terminal():
     output = on_terminal("auto")
     lines = output.split("\r\n")
-    assert len(lines) == 2 and lines[1] == ""  # one line, drawn again in place
+    assert len(lines) == 2 and lines[1] == ""  # one line, redrawn in place
     drawn = [re.sub(r"\x1b\[\d*[mK]", "", each) for each in lines[0].split("\r")]
     assert all(len(each) <= 99 for each in drawn)
     assert drawn[-1].startswith("epoch 3/3 ━") and "loss 0.3333" in drawn[-1] and "in all" in drawn[-1]
@@ -386,7 +386,7 @@ def test_a_terminal_of_few_letters():
 
 
 class Gone:
-    """A pipe whose reader is gone."""
+    """A pipe whose reader has closed it."""
 
     def write(self, text):
         raise BrokenPipeError
@@ -448,7 +448,7 @@ def test_plot(ray, tmp_path):
 
 
 def test_what_is_plotted(ray, monkeypatch, tmp_path):
-    """With a stand-in for matplotlib that only records calls, so that the test runs everywhere."""
+    """A stand-in for matplotlib only records calls, so that the test runs everywhere."""
     told = []
 
     class Figure:
@@ -493,8 +493,8 @@ def test_a_drawing_needs_nothing(ray, tmp_path, monkeypatch):
     assert texts[-3:] == ["step", "loss", "a < b"] and {"0", "1", "2", "3", "4"} <= set(texts)
     places = [(float(element.get("cx")), float(element.get("cy"))) for tag, element in drawn if tag == "circle"]
     curves = [element.get("points") for tag, element in drawn if tag == "polyline"]
-    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # each by itself
-    assert len(curves) == 1 and len(curves[0].split()) == 2  # between the gaps
+    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # each point alone
+    assert len(curves) == 1 and len(curves[0].split()) == 2  # the points between the gaps
     for values in ([0], [0, 0], [1e-30, 1e30], [-5, -5.0000001], [float("nan")], [1e300, -1e300]):
         plot.draw([{"x": value} for value in values], tmp_path / "odd.svg")
         assert not re.search("nan|inf", (tmp_path / "odd.svg").read_text())

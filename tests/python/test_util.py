@@ -199,7 +199,7 @@ def test_a_queue_says_what_it_takes(ray):
     queue.shutdown()
 
 
-# ---- Results as they come.
+# ---- Results in order of completion.
 
 
 def test_as_completed(ray):

@@ -189,7 +189,7 @@ def test_a_worker_leaves_when_what_it_has_started_is_done(ray):
     found = ray.get([starts.remote(number) for number in range(4)])
     assert ray.get([ref for _, refs in found for ref in refs]) == list(range(4))
     pids = [pid for pid, _ in found]
-    del found  # a worker stays while a process has a reference to an object that it owns
+    del found  # a worker stays while a process has a reference to one of the worker's objects
     for pid in pids:
         await_end(pid)
 

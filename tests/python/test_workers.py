@@ -116,7 +116,7 @@ def test_a_module_that_cannot_be_imported_again_is_the_tasks_error(run_program, 
     """).stdout == "2\n"
 
 
-# ---- Chance.
+# ---- Random generators.
 
 DRAWS = """
     import miniray, random, numpy
@@ -325,7 +325,7 @@ def test_output_of_every_kind_has_its_prefix(tmp_path):
     """))
     done = subprocess.run([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
     lines = done.stdout.decode().splitlines()
-    pid = next(line for line in lines if line.isdecimal())  # the driver's own, anywhere among the others
+    pid = next(line for line in lines if line.isdecimal())  # the driver's own line, anywhere among the others
     said = [line.split(") ", 1) for line in lines if line != pid]
     assert all(prefix.endswith(f"pid={pid}") for prefix, _ in said), done.stdout
     words = [line for _, line in said]

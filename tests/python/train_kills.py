@@ -50,8 +50,8 @@ class Softmax:
 
 
 class Killer(Callback):
-    """Kills a random worker every `period` seconds, but at most one per epoch, so that training always progresses. The
-    first one dies in any case."""
+    """Kills a random worker every `period` seconds, but at most one per epoch, so that training always progresses. At
+    least one worker dies."""
 
     def __init__(self, period, seed):
         self._period, self._chance, self._is_over, self._epoch = period, random.Random(seed), threading.Event(), None

@@ -11,7 +11,7 @@ from miniray.train import BaseTrainer, DataParallelTrainer
 
 
 class Plain:
-    """A worker whose weights depend on its arguments only. A file in `folder` with its name kills it, once."""
+    """A worker whose weights depend on its arguments only. A file in `folder` with the worker's name kills it, once."""
 
     def __init__(self, worker_id, folder=None):
         self.id, self.folder, self.shard, self.batch_size = worker_id, folder, None, None

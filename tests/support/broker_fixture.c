@@ -137,7 +137,7 @@ bool broker_fixture_is_empty(broker_fixture *fixture) {
     return stats.peers == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
 }
 
-/* The broker's helper thread opens files of /proc and /sys now and then: these do not count. */
+/* Whether a descriptor does not count: the broker's helper thread opens files of /proc and /sys at times. */
 static bool is_passing(const char *name) {
     char path[300], target[16] = {0};
     snprintf(path, sizeof path, "/proc/self/fd/%s", name);

@@ -51,13 +51,13 @@ static int serve(void *argument) {
     TEST_CHILD_CHECK(broker_open(loop, &setup->options, &broker) == MR_OK);
     event_loop_run_once(loop, 0);
     int before = open_descriptors();
-    failpoint_disarm_all(); /* counts failpoint visits from here on: the broker is ready */
+    failpoint_disarm_all(); /* counts failpoint visits from here on, since the broker is ready */
     if (setup->failpoint != NULL && failpoint_arm(setup->failpoint) != MR_OK) return 2;
     TEST_CHILD_CHECK(write(setup->ready_fd, "r", 1) == 1);
     event_loop_run(loop);
     event_loop_watch_remove(watch);
     int64_t deadline = clock_now_us(clock_real()) + 2 * 1000 * 1000;
-    int after; /* the broker's helper opens a file of /proc now and then: one check without it is enough */
+    int after; /* one check suffices in which the broker's helper has no file of /proc open */
     while (((after = open_descriptors()) > before || !all_gone(broker)) && clock_now_us(clock_real()) < deadline)
         event_loop_run_once(loop, 10 * 1000);
     broker_stats stats = broker_stats_now(broker);
@@ -74,7 +74,7 @@ static int serve(void *argument) {
     return 0;
 }
 
-/* Starts the process; false: it ended before it was ready. */
+/* Starts the process; false: the process ended before it was ready. */
 static bool start(broker_process *process, setup *setup) {
     int stop[2], ready[2];
     assert_int_equal(pipe(stop), 0);
@@ -102,8 +102,8 @@ static bool start(broker_process *process, setup *setup) {
     return is_ready;
 }
 
-/* A failpoint in the broker's helper thread may kill the process before it reports that it is ready: then start it
- * again. */
+/* A failpoint in the broker's helper thread may kill the process before it reports that it is ready; such a start is
+ * repeated. */
 void broker_process_start(broker_process *process, uint64_t arena_bytes, const char *failpoint) {
     enum { TRIES = 10 };
     assert_true(temp_dir_folder(process->folder));
@@ -123,7 +123,7 @@ void broker_process_start(broker_process *process, uint64_t arena_bytes, const c
 int broker_process_stop(broker_process *process) {
     close(process->stop_fd);
     int code = test_child_wait(process->pid, 10 * 1000);
-    if (code == -SIGKILL) unlink(process->path); /* the killed broker could not remove it */
+    if (code == -SIGKILL) unlink(process->path); /* a killed broker cannot remove its socket */
     if (rmdir(process->folder) != 0 && code == 0) code = 90;
     return code;
 }

@@ -41,7 +41,8 @@ static mr_status return_filled(mr_call *call, size_t index, float start, size_t 
     return status;
 }
 
-MR_TASK(chaos_split) { /* a number: returns it, its successor, and a large value that begins with it */
+/* Returns its argument (a number), the successor, and a large value that begins with the number. */
+MR_TASK(chaos_split) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
     MR_TRY(mr_return_at(call, 0, mr_int(number)));
@@ -57,7 +58,7 @@ static mr_status get_int(mr_context *mr, mr_ref ref, int64_t *out) {
     return status;
 }
 
-/* depth, stubborn: runs that many nested levels, each of which adds one. Stubborn bodies never check for
+/* Arguments: depth, stubborn. Runs that many nested tasks, each of which adds one. Stubborn tasks never check for
  * cancellation. */
 MR_TASK(chaos_nested) {
     int64_t depth, stubborn, below = 0;
@@ -65,7 +66,7 @@ MR_TASK(chaos_nested) {
     mr_context *here = mr_call_context(call);
     MR_TRY(mr_arg_int(call, 0, &depth));
     MR_TRY(mr_arg_int(call, 1, &stubborn));
-    if (stubborn) poll(NULL, 0, 2); /* long enough to be cancelled meanwhile */
+    if (stubborn) poll(NULL, 0, 2); /* time in which the task may be cancelled */
     if (!stubborn && mr_call_cancelled(call)) return mr_fail(call, "it was cancelled");
     if (depth > 0) {
         MR_TRY(mr_call_task(here, "chaos_nested", &ref, mr_int(depth - 1), mr_int(stubborn)));
@@ -82,7 +83,7 @@ MR_TASK(chaos_enlarge) { /* adds one to every item */
     return return_filled(call, 0, ((const float *)tensor.data)[0] + 1, tensor.bytes / sizeof(float));
 }
 
-MR_TASK(chaos_sum) { /* a list of references to numbers */
+MR_TASK(chaos_sum) { /* argument: a list of references to numbers */
     mr_value list, item;
     mr_ref ref;
     int64_t sum = 0, number;
@@ -139,7 +140,7 @@ MR_CREATE(ChaosBook) {
     return book == NULL ? MR_NOMEM : mr_set_self(call, book, close_book);
 }
 
-MR_METHOD(ChaosBook, say) { /* caller, number: returns the number of the caller's previous call, 0 if there was none */
+MR_METHOD(ChaosBook, say) { /* arguments: caller, number; returns the number of the caller's previous call, 0: none */
     book *book = mr_self(call);
     int64_t caller, number, before;
     MR_TRY(mr_arg_int(call, 0, &caller));

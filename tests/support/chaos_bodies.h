@@ -3,6 +3,6 @@
 #pragma once
 #include "miniray/runtime.h"
 
-enum { CHAOS_LARGE_MIN = 20 * 1000 }; /* floats: more than fits a message */
+enum { CHAOS_LARGE_MIN = 20 * 1000 }; /* floats: too large for a message */
 
 float *chaos_filled(float start, size_t count); /* content of large values; the caller frees it. NULL: no memory */

@@ -13,7 +13,7 @@ static bool names_the_node(mr_status status, const char *text) {
            strstr(text, "node") != NULL;
 }
 
-/* A result is missing: prints the reports of the node and the processes. */
+/* Prints the reports of the node and the processes when a result is missing. */
 static void look(chaos_load *load) {
     static const char *const questions[] = {"status", "tasks", "actors", "objects"};
     mr_inspect *inspect;

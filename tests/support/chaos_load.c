@@ -58,7 +58,7 @@ static bool some_nested(chaos_load *load) {
     return status == MR_OK ? chaos_expect_int(load, ref, depth + 1) : chaos_is_begun(load, status);
 }
 
-/* The result of a cancelled task. */
+/* Expects the result of a cancelled task. */
 static bool expect_cancelled(chaos_load *load, mr_ref ref, int64_t expected) {
     mr_value value;
     mr_status status = mr_get(load->mr, ref, CHAOS_PATIENCE_US, &value);
@@ -86,7 +86,7 @@ static bool some_cancels(chaos_load *load) {
     return fine;
 }
 
-/* A deliberate failure: by itself, as an argument that fails another task, and as an input of a join. */
+/* Fails on purpose: a task alone, a failed argument of another task, and a failed input of a join. */
 static bool some_failures(chaos_load *load) {
     mr_context *mr = load->mr;
     mr_ref refs[3];
@@ -113,7 +113,7 @@ static bool some_failures(chaos_load *load) {
     return fine;
 }
 
-/* Values kept for long exceed the store's memory: some of them are spilled. */
+/* Keeps values that exceed the store's memory in total, so that some are spilled. */
 static bool some_kept(chaos_load *load) {
     struct chaos_kept *kept = &load->kept[rng_below(&load->rng, CHAOS_KEPT)];
     bool fine = true;
@@ -145,7 +145,7 @@ static bool some_large(chaos_load *load) {
     return (status == MR_OK ? chaos_expect_filled(load, two, start + 2, count) : chaos_is_begun(load, status)) && fine;
 }
 
-/* References to existing objects, to pending ones, and to objects of workers. */
+/* Passes references to existing objects, to pending ones, and to objects of workers. */
 static bool some_references(chaos_load *load) {
     mr_context *mr = load->mr;
     mr_ref refs[3], list, sum, other;
@@ -166,7 +166,7 @@ static bool some_references(chaos_load *load) {
     return (status == MR_OK ? chaos_expect_int(load, other, number * number) : chaos_is_begun(load, status)) && fine;
 }
 
-/* A batch: two tasks, one of which takes the other's result, and their join; or a batch that is dropped. */
+/* Submits or drops a batch of two tasks, one of which takes the other's result, and their join. */
 static bool some_group(chaos_load *load) {
     mr_batch *group;
     mr_ref one, two, all;
@@ -203,8 +203,8 @@ static bool some_group(chaos_load *load) {
 
 /* ---- Actors. */
 
-/* The actor returns the number of the previous call, or 0 because it was restarted; calls may be missing that were lost
- * with its process. */
+/* Expects the number of an earlier call, or 0 because the actor was restarted. Calls that were lost with the actor's
+ * process may be missing. */
 static bool expect_said(chaos_load *load, mr_ref ref, int64_t number) {
     int64_t before = 0;
     bool got;
@@ -250,7 +250,8 @@ static bool some_actor(chaos_load *load) {
         fine = status == MR_OK ? chaos_expect_int(load, rung, 42) : chaos_is_begun(load, status);
     }
     if (fine && rng_chance(&load->rng, 0.5)) fine = keep_and_show(load, actor);
-    status = rng_chance(&load->rng, 0.5) ? mr_actor_kill(mr, actor) : MR_OK; /* or it ends with its last handle */
+    /* Without a kill the actor ends with its last handle. */
+    status = rng_chance(&load->rng, 0.5) ? mr_actor_kill(mr, actor) : MR_OK;
     mr_actor_release(mr, actor);
     return chaos_is_begun(load, status) && fine;
 }
@@ -266,7 +267,7 @@ static bool some_shared(chaos_load *load) {
     if (load->shared.word[0] == 0 && mr_actor_find(mr, "chaos", "chaos", &load->shared) != MR_OK) {
         status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &load->shared);
         if (status == MR_EXISTS)
-            status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another thread created it first */
+            status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another thread created the actor first */
         if (status != MR_OK) return chaos_is_begun(load, status);
     }
     for (; status == MR_OK && count < CALLS; count += status == MR_OK)

@@ -30,13 +30,13 @@ typedef struct chaos_load {
     struct chaos_kept {
         mr_ref ref;
         float start;
-        size_t count; /* 0: no kept value at this index */
+        size_t count; /* 0: no value is kept at this index */
     } kept[CHAOS_KEPT];
     mr_actor shared; /* zero: not found yet */
-    int64_t said;    /* number of calls to it */
+    int64_t said;    /* number of calls to the shared actor */
     uint64_t right, lost, cancelled, acts;
 } chaos_load;
 
 void chaos_load_init(chaos_load *load, mr_context *mr, uint64_t seed);
-/* Runs one act after the other until *over. Releases everything at the end. */
+/* Runs one act after the other until *over, then releases everything. */
 chaos_end chaos_load_run(chaos_load *load, const _Atomic bool *over);

@@ -9,10 +9,10 @@ typedef struct engine_fixture_answers {
     payload_reader reader;
 } engine_fixture_answers;
 
-void *engine_fixture_new(bool keeps);                /* a slot; keeps: also keeps the version before */
-void *engine_fixture_copy(void *engine, bool keeps); /* another slot that has read its bytes */
+void *engine_fixture_new(bool keeps);                /* a slot; keeps: the slot also keeps the previous version */
+void *engine_fixture_copy(void *engine, bool keeps); /* another slot, filled with the bytes of this one */
 
-shared_bytes *engine_fixture_bytes(void *engine);  /* its whole state; the caller releases it */
+shared_bytes *engine_fixture_bytes(void *engine);  /* the slot's whole state; the caller releases it */
 void engine_fixture_assert_same(void *a, void *b); /* fails the test if they differ */
 
 /* Both functions empty the writer. */
@@ -25,6 +25,6 @@ void engine_fixture_end(engine_fixture_answers *answers); /* asserts that no ans
 const float *engine_fixture_floats(const payload_section *section);
 
 void engine_fixture_define(void *engine, definition_options options);
-void engine_fixture_push(void *engine, uint64_t key, float value, uint64_t moment); /* to a row with one value */
+void engine_fixture_push(void *engine, uint64_t key, float value, uint64_t moment); /* pushes to a row with one value */
 float engine_fixture_row(void *engine, uint64_t key, bool kept);                    /* first value of the row */
 payload_look engine_fixture_look(void *engine);

@@ -8,11 +8,11 @@ typedef struct exact_value {
     size_t payload_size;
     uint8_t *body; /* owned */
     size_t body_size;
-    value_buffer *buffers; /* owned; the memory they point to belongs to the argument */
+    value_buffer *buffers; /* owned; the memory that the buffers point to belongs to the argument */
     uint32_t buffer_count;
 } exact_value;
 
-/* MR_OK or the status of value_measure. */
+/* MR_OK, or the status of value_measure. */
 MR_MUST mr_status pack(const mr_arg *arg, size_t out_of_line_min, exact_value *out);
 
 /* A payload without buffers around arbitrary bytes. */

@@ -33,13 +33,13 @@ static ssize_t receive_some(int fd, void *bytes, size_t size) { return recv(fd, 
 /* ---- In the fork server. */
 
 static int be_born(order *order, pid_t test) {
-    for (int i = 0; i < 100000 && getppid() != test; i++) usleep(100); /* until the process that forked it ends */
+    for (int i = 0; i < 100000 && getppid() != test; i++) usleep(100); /* until the intermediate process has ended */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != test) return 125; /* the test died before that */
+    if (getppid() != test) return 125; /* the test died before */
     return order->fn(order->argument);
 }
 
-/* Forks a process that forks the child and ends at once: so the child becomes a child of the nearest subreaper. */
+/* Forks a process that forks the child and ends at once, so that the child gets the nearest subreaper as parent. */
 static pid_t bear(order *order, pid_t test, int fd) {
     int ends[2];
     if (pipe(ends) != 0) return -1;
@@ -79,7 +79,7 @@ bool fork_server_open(fork_server *server) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return false;
     fflush(NULL);
-    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores SIGINT from the start */
+    signal(SIGINT, SIG_DFL); /* shells start background processes with SIGINT ignored */
     server->pid = fork();
     if (server->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

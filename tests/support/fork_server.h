@@ -6,11 +6,11 @@
  *
  *   test ── function, argument ──► fork server ── fork ──► forks the child, sends its pid and ends
  *    ▲                                                                       │
- *    └──────────────── the child: the test is its parent now ◄───────────────┘
+ *    └──────────────── the test is now the parent of the child ◄─────────────┘
  *
  * The child is a child of the test like any other (test_child.h): the test waits for it in the same way, and the child
- * dies with the test. It begins with the memory of the fork server: the state before fork_server_open, shared memory,
- * and a copy of the argument. Functions and static variables have the same addresses. */
+ * dies with the test. The child begins with the memory of the fork server: the state before fork_server_open, shared
+ * memory, and a copy of the argument. Functions and static variables have the same addresses. */
 #pragma once
 #include <stddef.h>
 
@@ -23,8 +23,8 @@ typedef struct fork_server {
 
 enum { FORK_SERVER_ARGUMENT_MAX = 4096 };
 
-bool fork_server_open(fork_server *server);  /* call it while this process has one thread. False: failed */
-void fork_server_close(fork_server *server); /* its children live on */
+bool fork_server_open(fork_server *server);  /* called while this process has one thread; false: failed */
+void fork_server_close(fork_server *server); /* children that the fork server started outlive it */
 
-/* -1: failed. The argument is copied, FORK_SERVER_ARGUMENT_MAX bytes at most. */
+/* -1: failed. The argument is copied; at most FORK_SERVER_ARGUMENT_MAX bytes. */
 pid_t fork_server_start(const fork_server *server, test_child_fn *fn, const void *argument, size_t size);

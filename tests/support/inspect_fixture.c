@@ -18,7 +18,7 @@
 inspect_fixture_program seen;
 
 static const char *outside; /* original TMPDIR */
-static bool has_looked;     /* `outside` is set */
+static bool has_looked;     /* whether `outside` is set */
 
 /* ---- Tasks of workers. */
 

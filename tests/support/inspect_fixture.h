@@ -23,15 +23,15 @@ void inspect_fixture_stop(void);
 /* ---- Reading; a missing field or a field of another kind fails the test. */
 
 mr_value inspect_fixture_ask(const char *what, const char *id, size_t limit);
-/* The same, repeated until all processes have answered: on a busy machine an answer may be late. */
+/* The same, repeated until all processes have answered, since an answer may be late on a busy machine. */
 mr_value inspect_fixture_ask_all(const char *what, size_t limit);
 mr_value inspect_fixture_field(const mr_value *map, const char *key);
 int64_t inspect_fixture_number(const mr_value *map, const char *key);
 const char *inspect_fixture_text(const mr_value *map, const char *key); /* valid for the next three calls */
-/* The first row of that list whose field has this value; false: none. */
+/* The first row of that list whose field has this value; false: no such row. */
 bool inspect_fixture_find_row(const mr_value *answer, const char *list, const char *key, const char *value,
                               mr_value *out);
-/* Repeats the query until the row is as expected: processes start and settle over time. */
+/* Repeats the query until the row is as expected. */
 void inspect_fixture_await_row(const char *what, const char *key, const char *value, const char *state, char id[32]);
 /* All steps of the answer in one text: "t4:3 task hold|because|release\n…". */
 void inspect_fixture_why(const char *id, char out[4096]);

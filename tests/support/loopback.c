@@ -194,7 +194,7 @@ void loopback_deliver(loopback *loopback, int from, size_t index) {
     if (loopback->ends[from].queue[index].body_size != 0 && loopback->ends[from].queue[index].into == NULL)
         loopback_body_start(loopback, from, index);
     loopback_message message = take(&loopback->ends[from], index);
-    if (message.body_size != 0 && message.into == NULL) { /* refused */
+    if (message.body_size != 0 && message.into == NULL) { /* the receiver refused the body */
         finish(&message, MR_CLOSED);
         loopback_break(loopback, message.pair, MR_TOO_LARGE, "the body was refused");
         return;

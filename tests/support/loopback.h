@@ -15,7 +15,7 @@ typedef struct loopback_message {
     uint8_t *body; /* owned copy */
     size_t body_size;
     uint8_t *into;      /* result of on_body, between loopback_body_start and loopback_body_finish */
-    body_sent_fn *sent; /* called when it is delivered or dropped */
+    body_sent_fn *sent; /* called at delivery or drop */
     void *argument;
 } loopback_message;
 
@@ -23,10 +23,10 @@ typedef struct loopback_end {
     struct loopback *loopback;
     const transport_events *events; /* borrowed */
     void *context;
-    loopback_message *queue; /* owned: messages of this end that were not delivered */
+    loopback_message *queue; /* owned: messages from this end that are not delivered yet */
     size_t count, capacity;
     size_t room;       /* number of messages that may wait before MR_BUSY */
-    bool wants_room;   /* MR_BUSY was returned */
+    bool wants_room;   /* MR_BUSY was returned, and on_room is due */
     uint8_t *reserved; /* owned */
     size_t reserved_size;
     uint32_t reserved_pair;
@@ -46,15 +46,15 @@ transport loopback_transport(loopback *loopback, int end);
 void loopback_listen(loopback *loopback, int end, const transport_events *events, void *context);
 
 uint32_t loopback_join(loopback *loopback);    /* creates a link; on_open at both ends */
-link_id loopback_link(uint32_t pair, int end); /* its id at one end */
+link_id loopback_link(uint32_t pair, int end); /* id of the link at one end */
 void loopback_break(loopback *loopback, uint32_t pair, mr_status status, const char *text); /* on_closed at both ends */
 
-/* The queue of messages from `from`; 0 is the oldest. */
+/* In the queue of messages from `from`, index 0 is the oldest message. */
 void loopback_inject(loopback *loopback, int from, uint32_t pair, span head, span body);
 void loopback_deliver(loopback *loopback, int from, size_t index);
 void loopback_drop(loopback *loopback, int from, size_t index);
-void loopback_double(loopback *loopback, int from, size_t index);     /* a copy goes to the end of the queue */
+void loopback_double(loopback *loopback, int from, size_t index);     /* appends a copy to the queue */
 void loopback_body_start(loopback *loopback, int from, size_t index); /* calls on_body, but not on_message yet */
 
-/* Delivers in order, and reports closed links, until no message is left. */
+/* Delivers messages in order, and reports closed links, until no message is left. */
 void loopback_run(loopback *loopback);

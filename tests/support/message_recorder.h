@@ -9,7 +9,7 @@ enum { MESSAGE_RECORDER_MAX = 64 };
 typedef struct message_recorder {
     struct {
         char to[SLOT_MESSAGE_ADDRESS_MAX];
-        slot_message message; /* its payload and terms are invalid */
+        slot_message message; /* its payload and terms are not valid any more */
     } list[MESSAGE_RECORDER_MAX];
     size_t count, batches;
 } message_recorder;

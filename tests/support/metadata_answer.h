@@ -6,7 +6,7 @@ typedef struct metadata_answer { /* zero-initialized: no answer yet */
     int count;                   /* number of answers */
     mr_status status;
     uint64_t version;
-    char value[50]; /* as text */
+    char value[50]; /* the value as text */
 } metadata_answer;
 
 /* a metadata_store_done_fn; argument: a metadata_answer */

@@ -48,7 +48,7 @@ size_t object_listing_here(mr_context *mr) {
     return count;
 }
 
-/* Processes send RETURNs when they are otherwise idle: this process must be driven meanwhile. */
+/* Processes send RETURNs when they are otherwise idle, so the loop also drives this process. */
 bool object_listing_empties(mr_context *mr) {
     int64_t until_us = clock_now_us(clock_real()) + PATIENCE_US;
     while (object_listing_here(mr) > 0 && clock_now_us(clock_real()) < until_us) {

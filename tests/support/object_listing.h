@@ -3,9 +3,12 @@
 #include "miniray/runtime.h"
 #include "runtime/node/node_store.h"
 
-node_store_stats object_listing_of(mr_context *mr); /* after a collection; aborts if the node does not answer */
-/* Waits until at most `objects` are left, and none is being spilled or restored; false after 10 s, with a message. */
+/* Statistics after a collection; aborts if the node does not answer. */
+node_store_stats object_listing_of(mr_context *mr);
+/* Waits until at most `objects` objects are left, and none is being spilled or restored; false after 10 s, with a
+ * message. */
 bool object_listing_settles(mr_context *mr, unsigned objects);
 
-size_t object_listing_here(mr_context *mr);  /* records of futures in this process */
-bool object_listing_empties(mr_context *mr); /* waits until this process and the store have none; false as above */
+size_t object_listing_here(mr_context *mr); /* records of futures in this process */
+/* Waits until this process has no such record and the store no object; false as above. */
+bool object_listing_empties(mr_context *mr);

@@ -3,9 +3,9 @@
 #include "kv/payload/payload.h"
 #include "kv/payload/table_schema.h"
 
-/* As mr_ps_table_options, with a table number and in one literal. */
+/* Like mr_ps_table_options, with a table number, and as one literal. */
 typedef struct definition_options {
-    uint32_t id; /* 0: 1 */
+    uint32_t id; /* 0: table 1 */
     table_schema_kind kind;
     mr_dtype dtype;
     uint32_t dim, block;
@@ -23,7 +23,7 @@ typedef struct definition_options {
     uint64_t rows_max, age_max;
 } definition_options;
 
-mr_status definition_of(definition_options options, table_schema *out); /* as table_schema_make */
+mr_status definition_of(definition_options options, table_schema *out); /* result of table_schema_make */
 void payload_define(payload_writer *writer, definition_options options);
 void payload_rows(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count,
                   const float *values, uint32_t dim);
@@ -34,4 +34,4 @@ void payload_block(payload_writer *writer, payload_op op, uint32_t table, payloa
                    uint32_t count);
 void payload_keys(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count);
 void payload_get_block(payload_writer *writer, uint32_t table, payload_place place, uint32_t count);
-void payload_plain(payload_writer *writer, payload_op op, uint32_t table); /* DROP, GET_LOOK */
+void payload_plain(payload_writer *writer, payload_op op, uint32_t table); /* op: DROP or GET_LOOK */

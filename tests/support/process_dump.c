@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads up to the end of the first line, or of the file. */
+/* Reads to the end of the first line, or of the file. */
 static void read_line(char *out, size_t room, const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? 0 : read(fd, out, room - 1);

@@ -13,7 +13,7 @@ static const char *chosen(void) {
     return name != NULL ? name : program_invocation_short_name;
 }
 
-/* `program` may end in a star. */
+/* Whether this is the program to run; `program` may end in a star. */
 static bool runs(const char *program) {
     size_t size = strcspn(program, "*");
     return strncmp(program, chosen(), program[size] == '*' ? size : size + 1) == 0;

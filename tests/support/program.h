@@ -3,10 +3,11 @@
  * Linking a program for each test file takes longer than running most of them. So the files of a kind are linked into
  * one executable, each with its own main under another name (tools/test-programs writes the files that rename it). The
  * environment selects the program that runs, MINIRAY_TEST_PROGRAM=net-frame-test, and so do symbolic links of that
- * name; processes that a test starts (a node, a worker, itself) inherit the variable and run the same program.
+ * name; processes that a test starts (a node, a worker, the test's own program) inherit the variable and run the same
+ * program.
  *
  * Tasks and classes (MR_TASK, MR_METHOD) are registered before main, by every file. Those of other programs are left
- * out: two of them may have the same name. */
+ * out, since two programs may use the same name. */
 #pragma once
 #include "miniray/runtime.h"
 

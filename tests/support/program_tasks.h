@@ -1,5 +1,5 @@
-/* program_tasks.h — for a file of tests/support with tasks of its own: every test with processes (tests/) has these
- * tasks, and no unit test. */
+/* program_tasks.h — included by a file of tests/support that has tasks: every test with processes (tests/) gets these
+ * tasks, and no unit test does. */
 #pragma once
 #include "tests/support/program.h"
 

@@ -31,7 +31,7 @@ static kv_workload lesson_of(const ps_fixture *fixture) {
 struct ps_fixture_page {
     uint64_t progress[PS_FIXTURE_WORKERS_MAX];
     uint64_t steps;                  /* number of steps */
-    char address[MR_PS_ADDRESS_MAX]; /* of the scheduler */
+    char address[MR_PS_ADDRESS_MAX]; /* address of the scheduler */
     uint32_t listening;              /* 1: the scheduler listens */
     kv_workload_weights seen;        /* weights of the last check */
     int64_t begun_us[PS_FIXTURE_WORKERS_MAX][PS_FIXTURE_BEGUN];
@@ -126,7 +126,8 @@ static mr_status wait_for(mr_ps *ps, const mr_ps_ticket tickets[KV_WORKLOAD_PART
     return MR_OK;
 }
 
-/* With rounds beside: all ranks have pushed everything before they end the round. */
+/* Whether the tables without rounds contain all pushes of earlier steps. Beside tables with rounds they must, since a
+ * rank has pushed everything before it ends a round. */
 static bool has_all(const ps_fixture *fixture, uint64_t step, const kv_workload_weights shown) {
     const float *values = &shown[KV_WORKLOAD_VECTORS][0][0];
     for (size_t i = 0; fixture->mixed && i < sizeof(kv_workload_weights) / sizeof(float) / KV_WORKLOAD_PARTS * 2; i++)
@@ -134,7 +135,7 @@ static bool has_all(const ps_fixture *fixture, uint64_t step, const kv_workload_
     return true;
 }
 
-/* Runs a step; MR_STALE: it must be repeated, or another step begun. */
+/* Runs a step; MR_STALE: the step must be repeated, or another one begun. */
 static mr_status play(const ps_fixture *fixture, mr_ps *ps, const model *model, uint32_t rank, uint64_t step) {
     kv_workload_weights shown, parts;
     mr_ps_ticket tickets[KV_WORKLOAD_PARTS];
@@ -197,8 +198,8 @@ static int be_worker(void *argument) {
             status = play(fixture, ps, &model, role->number, step);
         else if (status == MR_OK)
             over = compare(fixture, ps, &model, &same) == MR_OK;
-        if (status == MR_OK && !over && step >= steps_of(fixture) && fixture->exact)
-            status = mr_ps_end(ps); /* a wait inside a step would block a quiesce, and the quiesce the others */
+        /* A wait inside a step would block a quiesce, and so all ranks. */
+        if (status == MR_OK && !over && step >= steps_of(fixture) && fixture->exact) status = mr_ps_end(ps);
         if (status != MR_OK && status != MR_STALE) {
             fprintf(stderr, "rank %u: %s\n", role->number, mr_last_error());
             return 102;
@@ -247,7 +248,7 @@ static pid_t start(const ps_fixture *fixture, test_child_fn *fn, uint32_t number
     return fork_server_start(&fixture->fork_server, fn, &role, sizeof role);
 }
 
-/* Waits until the process listens; false if it has ended or time is up. */
+/* Waits until the process listens; false: the process has ended, or time is up. */
 static bool awaits(const ps_fixture *fixture, pid_t pid, int64_t until_us) {
     siginfo_t info = {0};
     if (__atomic_load_n(&fixture->page->listening, __ATOMIC_ACQUIRE) != 0) return false;
@@ -404,7 +405,8 @@ bool ps_fixture_even(ps_fixture *fixture) {
     return true;
 }
 
-/* Ranks have begun few steps since their last report: the chosen end is ahead of all. */
+/* Chooses the step with which all ranks end. The step is ahead of all ranks, which have begun few steps since their
+ * last report. */
 void ps_fixture_stop(ps_fixture *fixture) {
     uint64_t last = 0;
     for (uint32_t i = 0; i < fixture->workers; i++) {
@@ -429,7 +431,7 @@ bool ps_fixture_trained(ps_fixture *fixture) {
     return good;
 }
 
-/* Removes the files of schedulers and ranks, and the sockets of killed processes; nothing else. */
+/* Removes the files of schedulers and ranks, and the sockets of killed processes, but no other files. */
 static bool sweep(ps_fixture *fixture) {
     DIR *folder = opendir(fixture->folder);
     if (folder == NULL) return false;

@@ -1,4 +1,4 @@
-/* rpc_pair.h — two `rpc` objects joined by a loopback, that record all their events. */
+/* rpc_pair.h — two `rpc` objects joined by a loopback, which record all their events. */
 #pragma once
 #include "net/rpc/rpc.h"
 #include "tests/support/loopback.h"
@@ -17,7 +17,7 @@ typedef struct rpc_outcome { /* arguments of done */
 } rpc_outcome;
 
 typedef enum rpc_habit {
-    RPC_ECHO, /* answers each request with its payload, at once; keeps the token if the link is full */
+    RPC_ECHO, /* answers each request at once with its payload; keeps the token if the link is full */
     RPC_HOLD, /* keeps the tokens */
 } rpc_habit;
 
@@ -44,15 +44,15 @@ typedef struct rpc_side {
     uint8_t body[256]; /* target of bodies */
     bool refuse_bodies;
     size_t bodies; /* number of on_body calls */
-    /* A test may read a request before the habit handles it. */
+    /* Called before the habit handles a request. */
     void (*peek)(struct rpc_side *side, const rpc_call_request *request);
     void (*peek_room)(struct rpc_side *side);
     void (*peek_cancel)(struct rpc_side *side, rpc_call_token token);
     void *test;
 } rpc_side;
 
-/* The place for the outcome of a started call. A test may end with open calls: its local outcomes are gone by the
- * teardown. */
+/* The place for the outcome of a started call. The test's local outcomes may be gone when the teardown ends open
+ * calls. */
 typedef struct rpc_slot {
     struct rpc_pair *pair;
     rpc_outcome *outcome;
@@ -63,7 +63,7 @@ typedef struct rpc_pair {
     virtual_clock clock;
     uint64_t clock_reads;
     rpc_side sides[2];
-    uint32_t link;   /* the first link, joined already */
+    uint32_t link;   /* the first link, joined by the set-up */
     rpc_slot *slots; /* owned, RPC_LOG_MAX of them */
     size_t slot_count;
     bool over;
@@ -75,7 +75,7 @@ int rpc_pair_teardown(void **state);
 
 link_id rpc_pair_link(const rpc_pair *pair, int end);
 
-/* A whole call: begin, copy the text, commit. The outcome is written when done is called. */
+/* Begins a call, copies the text, commits. The outcome is written when done is called. */
 mr_status rpc_pair_start(rpc_pair *pair, int end, const char *text, const rpc_call_options *options,
                          rpc_outcome *outcome);
 mr_status rpc_pair_reply(rpc_pair *pair, int end, rpc_call_token token, const char *text);

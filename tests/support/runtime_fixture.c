@@ -101,7 +101,7 @@ static void remove_logs(const char *run) {
     rmdir(run);
 }
 
-/* A process that is killed while ThreadSanitizer starts leaves a file of the sanitizer. */
+/* Removes the file that a process leaves if it is killed while ThreadSanitizer starts. */
 static void remove_sanitizers(const char *path) {
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
@@ -166,7 +166,7 @@ void runtime_fixture_await(const runtime_fixture *fixture) {
 
 bool runtime_fixture_ready(const runtime_fixture *fixture) { return write(fixture->ready[1], "r", 1) == 1; }
 
-/* Sanitizer reports of the node or a worker go into the folder too, so that the test finds them. */
+/* Directs sanitizer reports of the node and the workers into the folder, so that the test finds them. */
 static void report_into(const char *folder, const char *variable) {
     char options[512];
     const char *before = getenv(variable);

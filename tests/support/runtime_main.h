@@ -1,17 +1,17 @@
 /* runtime_main.h — main function of a test program whose tests share one runtime: its main ends with
  *
  *     return runtime_main(tests);
- *     return runtime_main_with(tests, .num_workers = 3);      where two workers and 64 MB do not fit
+ *     return runtime_main_with(tests, .num_workers = 3);      if two workers and 64 MB are not enough
  *
- * The program is its own worker, as every program is. */
+ * The workers run the same program. */
 #pragma once
 #include <stdlib.h>
 
 #include "miniray/runtime.h"
 
-extern mr_context *mr; /* in the driver and in its workers */
+extern mr_context *mr; /* set in the driver and in its workers */
 
-int runtime_main_serve(void); /* runs the worker, in mr_init */
+int runtime_main_serve(void); /* runs a worker, which stays in mr_init */
 void runtime_main_want(const mr_options *options);
 int runtime_main_open(void **state); /* opens the runtime with the given options */
 int runtime_main_close(void **state);

@@ -252,7 +252,7 @@ static void write_feedback(const char *folder) {
     feedback_file *file = feedback_file_create(0);
     feedback_file_keep(file, path);
     feedback_file_begin(file, SAMPLE_RANK, SAMPLE_GENERATION, 0);
-    for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* so that records of changes exist, too */
+    for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* makes records of changes exist, too */
         error_feedback_write(feedback_file_of(file, 1), &(error_feedback_keys){.keys = keys, .count = 2, .dim = 2},
                              rests);
         must(error_feedback_stretch(feedback_file_of(file, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));

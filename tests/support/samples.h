@@ -37,12 +37,12 @@ enum {
 
 extern const uint64_t sample_parts[SAMPLE_PARTS]; /* items of each shard of the data */
 uint64_t sample_key(int i);
-float sample_row(int i);        /* a value that each push adds to table "rows" */
+float sample_row(int i);        /* value that each push adds to table "rows" */
 float sample_vector(int i);     /* the same for table "vectors" */
-float sample_rest(int i);       /* of the feedback file, table 9 */
-float sample_weight(int times); /* a value of table "model" after `times` pushes: adagrad, gradients of 1 */
+float sample_rest(int i);       /* value of the feedback file, table 9 */
+float sample_weight(int times); /* value of table "model" after `times` pushes: adagrad, gradients of 1 */
 
-void samples_write(const char *folder); /* one of each format; the files must not exist */
+void samples_write(const char *folder); /* writes one sample of each format; the files must not exist */
 
 /* ---- A worker that has the tables of scheduler/. */
 
@@ -57,19 +57,20 @@ ps_fixture sample_world(void);
 void sample_client_join(const ps_fixture *fixture, sample_client *client);
 void sample_client_leave(sample_client *client);
 void sample_client_push(sample_client *client);
-void sample_client_check(sample_client *client, int times); /* pulls; asserts the values after `times` pushes */
+void sample_client_check(sample_client *client, int times); /* pulls, and asserts the values after `times` pushes */
 
 /* ---- Files. */
 
-char *sample_path(const char *folder, const char *name);  /* to be freed */
-char *sample_of(const char *release, const char *name);   /* the path of a sample, to be freed */
-buffer sample_read(const char *path);                     /* to be finished */
-void sample_copy_files(const char *from, const char *to); /* all files of a folder except sockets */
-void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOLDER_MAX]); /* into a new folder */
+char *sample_path(const char *folder, const char *name);  /* freed by the caller */
+char *sample_of(const char *release, const char *name);   /* path of a sample, freed by the caller */
+buffer sample_read(const char *path);                     /* finished by the caller */
+void sample_copy_files(const char *from, const char *to); /* copies all files of a folder except sockets */
+/* Copies into a new folder. */
+void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOLDER_MAX]);
 void sample_remove(const char *folder);
 #define SAMPLE_SUMMED_ALL SIZE_MAX
-/* Sets one byte. The first `summed` bytes have a checksum behind them, which is computed again; 0: there is none;
- * SAMPLE_SUMMED_ALL: it ends the file. */
+/* Sets one byte. `summed`: number of first bytes whose checksum, which follows them, is computed again; 0: no checksum;
+ * SAMPLE_SUMMED_ALL: the checksum ends the file. */
 void sample_change(const char *path, size_t offset, uint8_t byte, size_t summed);
 
 /* ---- Values of a metadata store. */
@@ -85,4 +86,4 @@ bool sample_values_take(void *context, uint64_t generation, const metadata_stora
 sample_values sample_values_load(metadata_storage storage);
 void sample_values_save(metadata_storage storage, const sample_values *values);
 void sample_values_fini(sample_values *values);
-span sample_values_of(const sample_values *values, const char *key); /* the test fails if it is missing */
+span sample_values_of(const sample_values *values, const char *key); /* a missing key fails the test */

@@ -1,4 +1,5 @@
-/* sanitized.h — whether this build has a sanitizer: it is some ten times slower, and uses much more address space. */
+/* sanitized.h — whether this build has a sanitizer. Such a build is some ten times slower, and uses much more address
+ * space. */
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -6,7 +6,7 @@ enum { SCHEDULER_FIXTURE_PROGRAM = 1 };
 
 resources scheduler_fixture_amount(const char *text);
 scheduler *scheduler_fixture_machine(const char *total, uint32_t prestart);
-/* A machine with clients 1…clients and idle workers 101…, of one job. */
+/* A machine with clients 1…clients and idle workers from 101 on, all of one job. */
 scheduler *scheduler_fixture_house(const char *total, uint64_t clients, uint64_t workers);
 
 void scheduler_fixture_ask(scheduler *scheduler, uint64_t client, uint64_t ticket, const char *need);

@@ -10,7 +10,7 @@ enum { SHM_PATIENCE_US = 10 * 1000 * 1000 };
 typedef struct shm_end {
     shm_transport *shm_transport;
     transport transport;
-    link_id link; /* the link opened last, by either side */
+    link_id link; /* the latest link, opened by either side */
     peer peer;
     unsigned opened, closed, rooms, messages, wrong;
     cause cause;
@@ -30,11 +30,12 @@ MR_MUST mr_status shm_end_open(shm_end *end, const broker_process *process, cons
 /* Sends one numbered message with a head of `size` bytes. */
 MR_MUST mr_status shm_end_send(shm_end *end, uint64_t number, size_t size);
 
-/* Both ends are open, as "alice" and "bob": set-up and tear-down of a test. */
+/* Set-up and tear-down of a test: opens both ends, as "alice" and "bob". */
 int shm_pair_set_up(void **state);
 int shm_pair_tear_down(void **state);
 
-bool shm_pair_until(shm_pair *pair, const unsigned *counter, unsigned value);   /* polls both; false: timed out */
-void shm_pair_join(shm_pair *pair);                                             /* a link from a to b */
-void shm_pair_await_room(shm_pair *pair, const shm_end *end);                   /* after `end` got MR_BUSY */
-void shm_pair_send(shm_pair *pair, shm_end *end, uint64_t number, size_t size); /* waits for room, then shm_end_send */
+bool shm_pair_until(shm_pair *pair, const unsigned *counter, unsigned value); /* polls both ends; false: timed out */
+void shm_pair_join(shm_pair *pair);                                           /* opens a link from a to b */
+void shm_pair_await_room(shm_pair *pair, const shm_end *end); /* waits for room after `end` got MR_BUSY */
+/* Waits for room, then calls shm_end_send. */
+void shm_pair_send(shm_pair *pair, shm_end *end, uint64_t number, size_t size);

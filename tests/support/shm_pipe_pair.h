@@ -1,4 +1,4 @@
-/* shm_pipe_pair.h — both ends of a shm pipe in one process, and its shared memory as a hostile peer sees it. */
+/* shm_pipe_pair.h — both ends of a shm pipe in one process, with the pipe's shared memory open to a hostile peer. */
 #pragma once
 #include "net/socket/shm_pipe.h"
 

@@ -31,7 +31,7 @@ static void *filled_engine(bool keeps) {
     payload_block(&writer, PAYLOAD_ADD_BLOCK, 3, (payload_place){1, 2, 4, 0}, values, 4);
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 4, keys, 2, values, 1);
     apply(engine, &writer, 2);
-    payload_rows(&writer, PAYLOAD_ADD_ROWS, 4, keys, 1, values, 1); /* this key is admitted */
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 4, keys, 1, values, 1); /* the second push admits this key */
     apply(engine, &writer, 3);
     return engine;
 }

@@ -1,14 +1,14 @@
-/* snapshot_fixture.h — snapshot of a slot for tests, with tables of all kinds, and their names. */
+/* snapshot_fixture.h — snapshot of a slot for tests, with tables of all kinds and the tables' names. */
 #pragma once
 #include "base/shared_bytes.h"
 #include "kv/control/table_catalog.h"
 
 enum { SNAPSHOT_FIXTURE_RANKS = 3 };
 
-/* As replica_snapshot.c writes it, with these values: version 41, and seqs from 100 on for the ranks. */
+/* A snapshot in the format of replica_snapshot.c with these values: version 41, and seqs from 100 on for the ranks. */
 shared_bytes *snapshot_fixture_shard(span values);
 
-/* 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which one key is
- * only counted. `keeps`: with the version before. */
+/* Tables: 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which
+ * one key is only counted. `keeps`: with the previous version. */
 shared_bytes *snapshot_fixture_shard_of_tables(bool keeps);
-table_catalog snapshot_fixture_names(void); /* of all tables but the last */
+table_catalog snapshot_fixture_names(void); /* catalog of all tables but the last */

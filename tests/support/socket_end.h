@@ -18,17 +18,17 @@ typedef struct socket_end socket_end;
 struct socket_end {
     socket_transport *transport;
     transport wire;
-    char address[ADDRESS_TEXT_MAX]; /* where it listens */
+    char address[ADDRESS_TEXT_MAX]; /* address on which this side listens */
 
     /* Recorded events. */
     unsigned opened, closed, messages, rooms, bodies, sent, sent_failed;
     uint64_t bytes; /* bytes of received heads and bodies */
-    link_id link;   /* the link opened last */
+    link_id link;   /* the latest link */
     peer peer;
     cause why; /* cause of the last on_closed */
     mr_status sent_status;
 
-    /* Set by the test. */
+    /* Callbacks of the test. */
     void *user;
     void (*on_open)(socket_end *end, link_id link);
     void (*on_message)(socket_end *end, link_id link, const message *message);
@@ -41,7 +41,8 @@ struct socket_end {
 
 extern const transport_events socket_end_events; /* the context is the endpoint */
 body_sent_fn socket_end_sent;                    /* counts; the argument is the endpoint */
-void socket_end_keep_head(socket_end *end, link_id link, const message *message); /* an on_message: into `body` */
+/* An on_message that copies the head into `body`. */
+void socket_end_keep_head(socket_end *end, link_id link, const message *message);
 
 /* Both return false on failure; mr_last_error has the cause. */
 bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options);
@@ -68,7 +69,7 @@ bool raw_send(int fd, const void *data, size_t size);       /* sends all bytes *
 bool raw_frame(int fd, int kind, span head, uint64_t body); /* a valid frame; the caller sends the body */
 bool raw_hello(int fd);                                     /* sends HELLO */
 bool raw_hello_answer(int fd);                              /* reads the peer's HELLO */
-/* Reads until the end; returns the number of bytes, and keeps at most `size` of them. */
+/* Reads to the end of the stream; returns the number of bytes, and keeps at most `size` of them. */
 size_t raw_read_all(int fd, void *data, size_t size);
 
-size_t open_fd_count(void); /* open descriptors of this process */
+size_t open_fd_count(void); /* number of open descriptors of this process */

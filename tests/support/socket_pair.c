@@ -16,7 +16,7 @@
 
 int socket_pair_setup(void **state) {
     socket_pair *pair = xcalloc(1, sizeof *pair);
-    event_loop *first; /* libuv keeps a pipe for signals from the first loop on */
+    event_loop *first; /* the first loop opens libuv's pipe for signals, which stays open */
     assert_int_equal(event_loop_create(&first), MR_OK);
     event_loop_destroy(first);
     pair->fds = open_fd_count();

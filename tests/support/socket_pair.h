@@ -12,12 +12,12 @@ enum { SOCKET_PAIR_ADDRESSES = 3 };
 
 typedef struct socket_pair {
     char folder[TEMP_DIR_FOLDER_MAX], unix_address[TEMP_DIR_FOLDER_MAX + 16];
-    const char *path;                             /* of the unix socket */
+    const char *path;                             /* path of the unix socket */
     const char *addresses[SOCKET_PAIR_ADDRESSES]; /* tcp, tcp over IPv6, unix */
-    event_loop *loop;                             /* of both, or of the client */
-    struct event_loop *other;                     /* of the server, if they have separate loops */
+    event_loop *loop;                             /* loop of both sides, or of the client */
+    struct event_loop *other;                     /* loop of the server, if the sides have separate loops */
     socket_end server, client;
-    link_id link; /* the client's */
+    link_id link; /* the client's link */
     size_t fds;
     bool shares; /* both offer shm pipes */
 } socket_pair;

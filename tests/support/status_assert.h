@@ -4,4 +4,4 @@
 #include "miniray/status.h"
 
 void must(mr_status status);
-void assert_said(const char *words); /* mr_last_error contains them */
+void assert_said(const char *words); /* asserts that mr_last_error contains the words */

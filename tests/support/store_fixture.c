@@ -24,7 +24,7 @@ static mr_status extent_take(void *context, extent wanted) {
 
 static void extent_free(void *context, extent extent) {
     store_fixture *fixture = context;
-    memset(arena_at(&fixture->arena, extent.offset), 0xdd, extent.size); /* late readers get wrong bytes */
+    memset(arena_at(&fixture->arena, extent.offset), 0xdd, extent.size); /* makes late readers read wrong bytes */
     extent_allocator_free(fixture->allocator, extent);
 }
 
@@ -201,7 +201,7 @@ mr_status store_fixture_look(store_fixture *fixture, unsigned index, store_clien
     mr_status status = (uintptr_t)data % 64 == 0 ? MR_OK : MR_CORRUPT;
     for (uint64_t i = 0; i < size && status == MR_OK; i++)
         if (((uint8_t *)data)[i] != byte_at(seed, i)) status = MR_CORRUPT;
-    if (status == MR_OK) memset(data, 0xee, size < 5000 ? size : 5000); /* changes only this view */
+    if (status == MR_OK) memset(data, 0xee, size < 5000 ? size : 5000); /* changes only this client's view */
     store_client_unview(store, object);
     return status;
 }

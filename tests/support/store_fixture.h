@@ -2,8 +2,8 @@
  * in memory.
  *
  * Requests of a client are answered at once. Saves and loads wait until store_fixture_disk runs them.
- * store_fixture_kill simulates the death of a client: it closes nothing, and the store server is notified of the death
- * of its process. */
+ * store_fixture_kill simulates the death of a client: the client closes nothing, and the store server is notified of
+ * the death of the client's process. */
 #pragma once
 #include "net/shm/extent_allocator.h"
 #include "store/store_client.h"
@@ -45,8 +45,8 @@ typedef struct store_fixture {
 void store_fixture_open(store_fixture *fixture, uint64_t arena_bytes, const store_server_options *options);
 void store_fixture_close(store_fixture *fixture); /* asserts that every byte of the arena is free */
 
-void store_fixture_join(store_fixture *fixture, unsigned index);  /* a new process takes this place */
-void store_fixture_leave(store_fixture *fixture, unsigned index); /* closes its store client and leaves */
+void store_fixture_join(store_fixture *fixture, unsigned index);  /* a new process at this index */
+void store_fixture_leave(store_fixture *fixture, unsigned index); /* closes the index's store client and leaves */
 void store_fixture_kill(store_fixture *fixture, unsigned index);
 size_t store_fixture_disk(store_fixture *fixture); /* runs waiting operations; returns their number */
 size_t store_fixture_file_count(const store_fixture *fixture);
@@ -54,5 +54,5 @@ size_t store_fixture_file_count(const store_fixture *fixture);
 /* Creates an object, fills it with bytes that follow from the seed, seals it. */
 mr_status store_fixture_make(store_fixture *fixture, unsigned index, uint64_t size, uint8_t seed,
                              store_client_object **out);
-/* Takes a view, compares the bytes, releases it. Returns the status of the view; MR_CORRUPT: other bytes. */
+/* Takes a view, compares the bytes, releases the view. Returns the status of the view; MR_CORRUPT: wrong bytes. */
 mr_status store_fixture_look(store_fixture *fixture, unsigned index, store_client_object *object, uint8_t seed);

@@ -51,10 +51,11 @@ mr_status sync_fixture_arm_method(mr_call *call) {
 void sync_fixture_check_order(const sync_fixture *fixture, void (*sync)(const struct sync_fixture *fixture)) {
     double expected = 20;
     for (int round = 1; round <= SYNC_FIXTURE_ROUNDS; round++) {
-        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) /* another worker is ahead each time */
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) /* a different worker is ahead in each round */
             sync_fixture_add(fixture->workers[w], w == round % SYNC_FIXTURE_WORKERS ? round : -round);
         sync(fixture);
-        expected = round > 1 ? expected + round : 19; /* max of 0 - 1, 10 + 1 and 20 - 1, then of equal values */
+        /* Max of 0 - 1, 10 + 1 and 20 - 1 in round 1; equal values from then on. */
+        expected = round > 1 ? expected + round : 19;
     }
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture->workers[w]) == expected);
 }

@@ -20,7 +20,7 @@ bool temp_dir_folder(char folder[TEMP_DIR_FOLDER_MAX]) {
     return false;
 }
 
-/* A process that is killed while it starts leaves this file of ThreadSanitizer's runtime. */
+/* Whether this is the file that ThreadSanitizer's runtime leaves in a process that is killed during its start. */
 static bool is_of_sanitizer(const char *name) { return strncmp(name, "tsan.rodata.", strlen("tsan.rodata.")) == 0; }
 
 size_t temp_dir_entries(const char *path) {

@@ -14,12 +14,12 @@
 
 pid_t test_child_start(test_child_fn *fn, void *argument) {
     fflush(NULL);
-    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores SIGINT from the start */
+    signal(SIGINT, SIG_DFL); /* shells start background processes with SIGINT ignored */
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(125); /* the parent died before the line above */
+    if (getppid() != parent) _exit(125); /* the parent died before prctl */
     int code = fn(argument);
     fflush(NULL);
     _exit(code);

@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-typedef int test_child_fn(void *argument); /* 0: success; the value is the exit status, 0…125 */
+typedef int test_child_fn(void *argument); /* returns 0 for success; the value, 0…125, is the exit status */
 
 pid_t test_child_start(test_child_fn *fn, void *argument);
 
-/* Waits up to timeout_ms, then kills the child. Returns the exit status; -signal if a signal ended it; -1000 if it was
- * killed here. */
+/* Waits up to timeout_ms, then kills the child. Returns the exit status; -signal if a signal ended the child; -1000 if
+ * this function killed the child. */
 int test_child_wait(pid_t pid, int timeout_ms);
 
-bool test_child_stops(pid_t pid); /* waits until a signal stops it; false: it has ended instead */
+bool test_child_stops(pid_t pid); /* waits until a signal stops the child; false: the child has ended instead */
 
-/* Start and wait. */
+/* Starts a child, and waits for its end. */
 int test_child_run(test_child_fn *fn, void *argument, int timeout_ms);
 
 /* For children: `TEST_CHILD_CHECK(x)` returns 101 from test_child_fn after printing its location. */

@@ -46,7 +46,7 @@ static void slot_commit(void *self, link_id id, size_t size) {
     MR_ASSERT(buffer_append(&sent->bytes, recorder->reserved.data, size) == MR_OK);
 }
 
-/* Recorded after its head. */
+/* Records the pieces after the head of the message. */
 static void slot_commit_pieces(void *self, link_id id, size_t size, const span *pieces, size_t count,
                                body_sent_fn *sent, void *argument) {
     transport_recorder *recorder = self;

@@ -26,13 +26,13 @@ typedef struct transport_recorder_sent {
 } transport_recorder_sent;
 
 typedef struct transport_recorder {
-    env env; /* its clock moves only when the test moves it; it has no disk */
+    env env; /* the test moves its clock; it has no disk */
     virtual_clock clock;
     rng rng;
     const transport_events *events;
     void *context;
-    transport_recorder_link links[TRANSPORT_RECORDER_LINKS_MAX]; /* link n is at n - 1 */
-    uint32_t opened;                                             /* number of links, opened by either side */
+    transport_recorder_link links[TRANSPORT_RECORDER_LINKS_MAX]; /* link n has index n - 1 */
+    uint32_t opened;                                             /* number of links opened by either side */
     transport_recorder_sent sent[TRANSPORT_RECORDER_SENT_MAX];   /* owned */
     size_t sent_count, taken;
     bool refuses, full; /* open returns MR_INVALID; reserve returns MR_BUSY */
@@ -50,5 +50,5 @@ void transport_recorder_open(transport_recorder *recorder, uint32_t link);
 void transport_recorder_close(transport_recorder *recorder, uint32_t link, mr_status status); /* on_closed */
 void transport_recorder_deliver(transport_recorder *recorder, link_id link, span head);
 
-/* The oldest message that was not taken yet; its bytes are valid until fini. False: none. */
+/* The oldest message that was not taken yet, whose bytes are valid until fini. False: no message. */
 bool transport_recorder_take(transport_recorder *recorder, link_id *link, span *bytes);

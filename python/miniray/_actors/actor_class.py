@@ -42,7 +42,7 @@ class ActorClass:
         self.__module__ = cls.__module__
 
     def _learn(self):
-        """Reads the methods and the constructor of the class, when the class is complete. A class that refers to itself
+        """Reads the methods and the constructor of the class, once the class is complete. A class that refers to itself
         and came from another process is not complete yet when its ActorClass is created."""
         if self._check is None:
             self._methods = _methods.of_class(self._class, self._options)
@@ -104,7 +104,7 @@ class ActorClass:
         return None if refusal is None else _pickle.dump_function(refusal)
 
     def _made_of(self):
-        """The class, or an object that creates its instances in an environment of their own."""
+        """The class, or an object that creates its instances in a separate environment."""
         from miniray._actors import concurrency as _concurrency
         from miniray._actors import retries as _retries
         from miniray._core_api import task_context as _task_context
@@ -121,7 +121,7 @@ class ActorClass:
                 pass
             try:
                 return self._create(args, kwargs)
-            except ValueError:  # another process has created it meanwhile
+            except ValueError:  # another process has created the actor meanwhile
                 continue
 
     def __getattr__(self, name):

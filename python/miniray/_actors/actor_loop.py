@@ -1,7 +1,8 @@
 """The event loop of an actor with coroutines: the thread that runs them also waits for the actor's calls.
 
-So a call is begun, run and answered by one thread. As long as nothing else is registered with the loop (sockets, pipes)
-it waits for calls alone, in the runtime, which spins before it sleeps; else one more thread watches those, and wakes it.
+So one thread begins, runs and answers a call. As long as nothing else is registered with the loop (sockets, pipes), the
+thread waits for calls alone, in the runtime, which spins before it sleeps; otherwise a second thread watches the
+registered files, and wakes the first one.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from miniray import _core
 class _Selector(selectors.EpollSelector):
     def __init__(self):
         super().__init__()
-        self.over = None  # called at the end of the runtime; None: a plain selector, calls are not served yet
-        self.inbox = None  # wakes the loop when something arrives
-        self.settle = None  # called when something has arrived
+        self.over = None  # called at the end of the runtime; None: a plain selector that does not serve calls yet
+        self.inbox = None  # wakes the loop when a result arrives
+        self.settle = None  # called with the inbox after an arrival
         self._count = 0  # number of registered file objects
-        self._turn = None  # selector of the thread that watches them; None: there is no thread
-        self._watched = False  # events that the thread has found
+        self._turn = None  # selector of the watching thread; None: no such thread
+        self._watched = False  # events that the watching thread has found
 
     def register(self, *arguments):
         key = super().register(*arguments)
@@ -35,7 +36,7 @@ class _Selector(selectors.EpollSelector):
     def select(self, timeout=None):
         if self.over is None:
             return super().select(timeout)
-        others = self._count > 1  # more than the loop's own pipe, which is never written to (_write_to_self)
+        others = self._count > 1  # other files than the loop's own pipe, which is never written to (_write_to_self)
         ready = super().select(0) if others else []
         if ready or self.inbox:
             timeout = 0
@@ -76,7 +77,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.run_forever()
 
     def read_inbox(self, inbox, settle):
-        """Calls settle(inbox) when the inbox has something, without a file descriptor."""
+        """Calls settle(inbox) after arrivals in the inbox, without a file descriptor."""
         inbox.wakes_server()
         self._selector.inbox, self._selector.settle = inbox, settle
 

@@ -1,7 +1,7 @@
 """Actors that run several methods at once: coroutines in a loop, or threads.
 
-Methods of a concurrency group have threads, or a loop and a number of coroutines, of their own; all others share the
-default ones.
+Each concurrency group has its own threads, or its own loop and number of coroutines; all methods without a group share
+the default ones.
 """
 
 import collections
@@ -13,7 +13,7 @@ from miniray._actors import generators as _generators, methods as _methods
 from miniray._core_api import async_refs as _async_refs, options as _options
 
 _ASYNC_MANY = 1000
-_COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
+_COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # bits of co_flags
 
 
 def made_of(cls, concurrency, groups):
@@ -46,7 +46,7 @@ class HostFactory:
 
 
 class Host:
-    """Stands for the instance in the worker."""
+    """Takes the place of the instance in the worker."""
 
     __miniray_host__ = True
 
@@ -116,7 +116,7 @@ class CoroutineHost(Host):
         self.hand(group, reply)
 
     def hand(self, group, reply):
-        """Hands a call to the loop of the group."""
+        """Passes a call to the loop of the group."""
         raise NotImplementedError
 
 
@@ -130,20 +130,21 @@ class LoopHost(CoroutineHost):
         self.loop = _actor_loop.Loop()
         self.groups = {None: CoroutineGroup(self, self.loop, plan.concurrency or _ASYNC_MANY)}
         asyncio.set_event_loop(self.loop)
-        self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # the constructor may use the loop
+        # In the loop, since the constructor may use it.
+        self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))
 
     def run(self):
         """Runs the loop; the worker's thread calls this when the actor has been created."""
         self.loop.serve()
 
     def hand(self, group, reply):
-        """Begins the call at once: this is the thread of the loop."""
+        """Begins the call at once, since this thread runs the loop."""
         group.take(reply)
 
 
 class GroupsHost(CoroutineHost):
-    """Gives each concurrency group, and the default group, a thread with a loop. A method that blocks holds up its own
-    group only."""
+    """Gives each concurrency group, and the default group, a thread with a loop. A method that blocks delays only its
+    own group."""
 
     def __init__(self, plan, args, kwargs):
         import asyncio
@@ -175,8 +176,8 @@ def _run_loop(loop):
 
 
 class CoroutineGroup:
-    """The coroutines of a loop: a limited number runs at once, and other calls wait in their order. Everything happens
-    in the loop."""
+    """The coroutines of a loop: a limited number runs at once, and other calls wait in their order. All methods run in
+    the loop's thread."""
 
     def __init__(self, host, loop, free):
         self.host, self.loop, self.free = host, loop, free

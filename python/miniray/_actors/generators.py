@@ -10,7 +10,7 @@ class ObjectRefGenerator:
     """The result of a call with `num_returns="streaming"`: `for` and `async for` iterate over its references.
 
     An exception in the generator is raised by the last reference. A generator whose ObjectRefGenerator is dropped is
-    told that the rest is not needed.
+    notified that the rest is not needed.
     """
 
     def __init__(self, ref):
@@ -23,11 +23,11 @@ class ObjectRefGenerator:
         return _core.stream_next(self._ref, None)
 
     def _next_sync(self, timeout_s=None):
-        """The next reference; None if it is not ready within `timeout_s`."""
+        """The next reference; None: not ready within `timeout_s`."""
         return _core.stream_next(self._ref, timeout_s)
 
     def _peek(self):
-        """The next reference before it is ready; the one after the last fails."""
+        """The next reference before it is ready; the reference after the last one fails."""
         return _core.stream_peek(self._ref)
 
     def __aiter__(self):
@@ -106,7 +106,7 @@ class DynamicObjectRefGenerator:
 
 
 def collect(generator, name="generator"):
-    """The references of all values of a generator. An exception in it is raised by the last one."""
+    """The references of all values of a generator. The last reference raises the generator's exception, if any."""
     refs = []
     try:
         for each in iterator(generator):
@@ -117,8 +117,8 @@ def collect(generator, name="generator"):
 
 
 def several(generator, count, name):
-    """The first `count` values of a generator. Values that it did not yield raise its exception, or ValueError, where
-    they are read."""
+    """The first `count` values of a generator. A value that was not yielded raises, where it is read, the generator's
+    exception or ValueError."""
     values = []
     try:
         for value in iterator(generator):
@@ -135,7 +135,7 @@ def several(generator, count, name):
 
 
 def single(generator, name, actor):
-    """The value of a generator whose caller has asked for one object: the first value, or with "dynamic" the references
+    """The value of a generator whose caller asks for one object: the first value, or with "dynamic" the references
     of all. `actor` is the actor of the method, or None."""
     name, _, dynamic, _ = _options.of_call(name)
     instance = actor.instance if hasattr(type(actor), "__miniray_host__") else actor
@@ -199,7 +199,7 @@ async def give_async(reply, result):
             if reply.cancelled():
                 await result.aclose()
                 return
-            await asyncio.sleep(pause)  # grows by a quarter: a slow consumer waits little
+            await asyncio.sleep(pause)  # grows by a quarter, so that a slow consumer waits only a little longer
             pause = min(1.25 * pause, 0.25)
         pause = 0.0005
 

@@ -1,7 +1,7 @@
 """Local mode: tasks and methods run in the program itself, at the call, so that a debugger can follow them.
 
-Objects are those of the runtime, which runs as always but executes no task. An exception becomes that of the reference, as
-it would elsewhere.
+Objects are the runtime's, which runs as always but executes no task. An exception fails the reference, as in other
+modes.
 """
 
 import os
@@ -55,7 +55,7 @@ def _results(call, name, num_returns):
 
 
 class _Itself:
-    """Becomes, when it is read from the store, the reference that it holds."""
+    """Pickled, becomes the reference that it holds when it is read from the store."""
 
     def __init__(self, ref):
         self.ref = ref

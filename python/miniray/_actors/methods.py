@@ -1,14 +1,14 @@
 """The methods of an actor class, as its handles know them: {name: (least, most, check, num_returns, max_pending_calls
 or 0, retries)}; retries are as in _options.method_retries.
 
-A handle from another process reads them from the description that the actor's creator has given to the node, once for
+A handle from another process reads them from the description that the actor's creator gave to the node, once for
 each class.
 """
 
 from miniray._core_api import options as _options, signature as _signature
 
 _ROOM = 8 * 1024  # MR_ABOUT_MAX
-_GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
+_GENERATOR = 0x20 | 0x200  # bits of co_flags: plain and async generators
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 _LOADED_MAX = 256
 _KINDS = type(lambda: None), staticmethod, classmethod  # types of methods in a class
@@ -50,12 +50,12 @@ def of_class(cls, options):
 
 
 def names_of(cls):
-    """The names that the class and its bases define, without those of object."""
+    """The names that the class and its bases define, without those of `object`."""
     return dict.fromkeys(name for base in cls.__mro__[:-1] for name in base.__dict__)
 
 
 def _written(cls, name):
-    """(function, number of parameters that the caller does not give)"""
+    """(function, number of leading parameters that the caller does not pass)"""
     written = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
     if isinstance(written, staticmethod):
         return written.__func__, 0
@@ -77,11 +77,11 @@ def _num_returns(function):
     return _options.STREAMING if flags & _GENERATOR else 1
 
 
-# ---- Telling others.
+# ---- The table as bytes.
 
 
 def dump(class_name, table):
-    """The table as bytes; without parameters if they are too large, and empty if that does not suffice."""
+    """The table as bytes; without parameters if they are too large, and empty if it is still too large."""
     import pickle
     for describe in (lambda check: check.described(), lambda check: None):
         told = [(name, least, most, describe(check), *others)
@@ -118,7 +118,7 @@ def _anything(args, kwargs):
     pass
 
 
-# ---- What every actor can do.
+# ---- Methods of every actor.
 
 
 def _ready(self):

@@ -1,5 +1,4 @@
-"""Retries of tasks and methods that raise (retry_exceptions), and the wrappers of tasks with an environment of their
-own."""
+"""Retries of tasks and methods that raise (retry_exceptions), and the wrappers of tasks with a separate environment."""
 
 import functools
 
@@ -7,7 +6,7 @@ from miniray._actors import methods as _methods
 from miniray._core_api import options as _options, task_context as _task_context
 
 DEFAULT_RETRIES = 3
-_COROUTINE = 0x80  # of co_flags
+_COROUTINE = 0x80  # bit of co_flags
 
 
 class Retrying:
@@ -28,7 +27,7 @@ class Retrying:
             left -= 1
 
     def _stepped(self, generator, args, kwargs):
-        """The values of a generator; a repeated generator skips the values that it has yielded before."""
+        """The values of a generator; a repeated run skips the values that an earlier run has yielded."""
         left, given = self.retries, 0
         while True:
             try:
@@ -75,7 +74,7 @@ def with_methods(cls, default_retries):
 
 
 def as_told(method):
-    """A method of an actor for calls whose first argument is (retries, exceptions or None for those of @method)."""
+    """A method of an actor whose first argument is (retries, exceptions; None: those of @method)."""
     function, instance = getattr(method, "__func__", method), getattr(method, "__self__", None)
     plain, wanted = getattr(function, "__miniray_again__", (function, ()))
 

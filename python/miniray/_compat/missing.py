@@ -1,4 +1,4 @@
-"""Names that Ray has and Miniray lacks: the error says what to use instead.
+"""Names that Ray has and Miniray lacks: each is an error that names the alternative.
 
 `import miniray.data` and `from miniray import data` raise ImportError, `miniray.data` AttributeError. These names are
 looked up last.

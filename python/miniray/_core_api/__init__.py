@@ -4,4 +4,5 @@ import os
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INTERNAL = ("_actors", "_compat", "_core_api", "_output", "_serialize")
-FOLDERS = {_PACKAGE, *(os.path.join(_PACKAGE, name) for name in _INTERNAL)}  # frames of their files are not shown to users
+# User-visible tracebacks omit frames of files in these folders.
+FOLDERS = {_PACKAGE, *(os.path.join(_PACKAGE, name) for name in _INTERNAL)}

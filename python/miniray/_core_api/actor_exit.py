@@ -20,8 +20,8 @@ def exit_actor():
 
 
 def leave(code):
-    """Ends an actor whose method called sys.exit(): with code 0 for good; with another code its process dies, and the
-    actor is restarted if it may be."""
+    """Ends an actor whose method called sys.exit(). Code 0 ends the actor for good; with another code the process dies,
+    and the actor is restarted if restarts are left."""
     if code == 0:
         exit_actor()
     import atexit

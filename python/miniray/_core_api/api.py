@@ -10,9 +10,9 @@ from miniray._core_api import (local_mode as _local_mode, options as _options, r
                                session as _session, signature as _signature)
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
+_GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # bits of co_flags
 _turn = _thread.RLock()  # held by the thread that starts the runtime
-_HEAVY = ("numpy", "torch")  # workers have them imported if the driver has when it starts
+_HEAVY = ("numpy", "torch")  # workers import these if the driver has imported them when it starts the runtime
 
 
 def _worker_command():
@@ -48,10 +48,10 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         _runtime_env.check(runtime_env, whole_program=True)
         runtime_env = _runtime_env.with_paths(runtime_env)
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
-    if num_workers is None and cpus == 0:  # no CPU for tasks, but a process for tasks that need none
+    if num_workers is None and cpus == 0:  # num_cpus=0: no CPU for tasks, but a process for tasks that need none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"
     with _turn:
-        if _core.is_initialized():  # another thread has started it meanwhile
+        if _core.is_initialized():  # another thread has started the runtime meanwhile
             return _again(ignore_reinit_error)
         _start(None if address == "local" else address,
                _options.count("num_cpus" if num_workers is None else "num_workers", cpus, 1),
@@ -77,7 +77,7 @@ def _again(is_fine):
 
 
 def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
-    """Starts the runtime. Workers begin with the folder and the environment that this process has now."""
+    """Starts the runtime. Workers begin with this process's present folder and environment."""
     given, hook = _runtime_env.hook_variables(job.runtime_env or {})
     with _runtime_env.applied({**given, "env_vars": {**(given.get("env_vars") or {}), **job.variables(given), **hook}}):
         _core.init(address, workers, gpus, others, store_bytes, job.namespace, 0 if log_to_driver else -1,
@@ -100,11 +100,11 @@ def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
 is_initialized = _core.is_initialized
 atexit.register(shutdown)
 os.register_at_fork(after_in_child=_core.forked)
-os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that holds it does not exist in the child
+os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # the thread that holds the lock does not exist in the child
 
 
 def remake_function(function, options):
-    """A RemoteFunction of a function and options; also of a pickled one."""
+    """A RemoteFunction of a function and options; also unpickles one."""
     name = getattr(function, "__name__", type(function).__name__)
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     if flags & _COROUTINE:
@@ -112,7 +112,7 @@ def remake_function(function, options):
                          "`asyncio.run(f())`.")
     if flags & _GENERATOR and options.get("num_returns") is None:
         options = {**options, "num_returns": "streaming"}
-    import functools  # workers do not need it
+    import functools  # imported here, since workers do not need it
     made = _core.RemoteFunction(function, name, options, _signature.limits(function))
     functools.update_wrapper(made, function, updated=())
     return made
@@ -131,14 +131,14 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     if object_ref is not None and ray_waitable is not None:
         raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator, not two")
     object_ref = ray_waitable if object_ref is None else object_ref
-    _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # an ObjectRefGenerator has it
+    _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # an ObjectRefGenerator has `_ref`
 
 
 def kill(actor, *, no_restart=True):
     """Ends an actor at once; its running and waiting calls fail with ActorDiedError. With `no_restart=False` only its
     process ends, and the actor is restarted if it may be."""
     if not isinstance(actor, _core.ActorHandle):
-        actor = getattr(actor, "_actor", actor)  # a ParameterServer has it
+        actor = getattr(actor, "_actor", actor)  # a ParameterServer has `_actor`
     if _local_mode.is_on() and isinstance(actor, _core.ActorHandle):
         _local_mode.kill(actor)
     else:

@@ -1,5 +1,5 @@
-"""ObjectRefs in asyncio and in concurrent.futures. Each loop has one Inbox that tells it which of them are there; all
-Futures share one thread."""
+"""ObjectRefs in asyncio and in concurrent.futures. Each loop has one Inbox, which reports the references that are
+ready; all Futures share one thread."""
 
 import os
 import weakref
@@ -31,7 +31,7 @@ async def there(ref):
 
 
 def is_awaited(result):
-    """Whether the result of a method must be awaited. A reference is a value: its receiver awaits it."""
+    """Whether the result of a method must be awaited. A reference is a value, which its receiver awaits."""
     return hasattr(result, "__await__") and not isinstance(result, _core.ObjectRef)
 
 

@@ -82,7 +82,7 @@ def cluster_resources():
 
 
 def available_resources():
-    """The free resources; a resource that is missing is not free at all."""
+    """The free resources; a resource that is not listed is used up."""
     return _sum("free")
 
 
@@ -92,7 +92,7 @@ def get_node_ip_address():
 
 
 def get_node_instance_id():
-    """An empty string: the id that a cloud gives to a machine is unknown."""
+    """An empty string, since the id that a cloud gives to a machine is unknown."""
     return ""
 
 

@@ -33,17 +33,17 @@ _CLASSES = {
 
 _ACTOR_DIED = 17
 _SLICE = re.compile(r"^timed out after \S+ s ")  # the last of many short waits, between checks for signals
-_TAKEN = re.compile("an actor named '(.*)' exists already")  # node_actor.c's text
-_BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's text
-_TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that never fits
-_IN_WORKER = " in worker process "  # worker_run.c's text for a failure of a task, not of the runtime
+_TAKEN = re.compile("an actor named '(.*)' exists already")  # text in node_actor.c
+_BY_ARGUMENT = "could not start, because an argument failed"  # text in failure.c
+_TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that exceeds the memory
+_IN_WORKER = " in worker process "  # text in worker_run.c for a failure of a task, as opposed to one of the runtime
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/model_sync.c)
 
 
-_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_bundles.c's text
+_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # text in scheduler_bundles.c
 
 
-_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # scheduling.py's text
+_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # text in scheduling.py
 
 
 def name_is_taken(name):
@@ -92,7 +92,8 @@ def raise_failure(code, text, detail):
     kind = _CLASSES.get(code, exceptions.RaySystemError)
     error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
-    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)  # no memory for the result
+    # No memory for the task's result.
+    its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)
     if runtimes and (_BY_ARGUMENT in text or its_own):
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None
@@ -105,7 +106,7 @@ def error_of(code, origin, message):
 
 
 def describe_failure(error, name):
-    """(text for people, detail for raise_failure); a call's name may have its concurrency group behind it."""
+    """(text for people, detail for raise_failure). A call's name may be followed by its concurrency group."""
     name = name.partition("@")[0]
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
         from miniray._core_api import actor_exit as _actor_exit
@@ -127,7 +128,7 @@ def describe_failure(error, name):
 
 
 def _passing_through(error):
-    """Where this task was, without what is ours, and then what the other one says."""
+    """The place in this task, without frames of this package, followed by the other task's error."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if os.path.dirname(frame.filename) not in FOLDERS]
     lines = "".join(traceback.format_list(frames))
@@ -135,7 +136,7 @@ def _passing_through(error):
 
 
 def _shorter(error):
-    """One of its class that says less."""
+    """An error of the same class with shorter texts."""
     try:
         made = type(error).__new__(type(error))
         made.args = tuple(arg[:_SHORT] if isinstance(arg, (str, bytes)) else arg for arg in error.args)
@@ -153,7 +154,7 @@ def remake(kind, args, fields):
 
 
 class _AsItIs:
-    """Pickled, it is the exception; of its fields, those that can be."""
+    """Pickled, becomes the exception, with those of its fields that can be pickled."""
 
     def __init__(self, error, fields):
         self.error, self.fields = error, fields

@@ -51,7 +51,7 @@ class TaskID(BaseID):
     """The id of a task or an actor call."""
 
     def job_id(self):
-        """The id of the task's job: this one."""
+        """The id of the task's job, which is this one."""
         return _own_job()
 
 
@@ -60,7 +60,7 @@ class ActorID(BaseID):
 
     @property
     def job_id(self):
-        """The id of the actor's job, if it is this one."""
+        """The id of the actor's job, if that is this one."""
         return _own_job()
 
 
@@ -81,7 +81,7 @@ class PlacementGroupID(BaseID):
 
 
 class UniqueID(BaseID):
-    """The id of anything."""
+    """The id of any object."""
 
 
 class ActorClassID(UniqueID):
@@ -95,7 +95,7 @@ class FunctionID(UniqueID):
 def group_id_of(handle):
     """The id of the placement group with this handle, as the node writes it."""
     import sys
-    words = bytes.fromhex(handle)  # two numbers, which the id has in the byte order of the machine
+    words = bytes.fromhex(handle)  # two words, which the id contains in the machine's byte order
     return PlacementGroupID(b"".join(int.from_bytes(words[at:at + 8], "big").to_bytes(8, sys.byteorder) for at in (0, 8)))
 
 
@@ -110,7 +110,7 @@ def task_id_of(ref):
 
 
 def job_id_of(ref):
-    """The id of the job that owns the object: this one."""
+    """The id of the job that owns the object, which is this one."""
     return _own_job()
 
 

@@ -30,7 +30,7 @@ def state():
 
 
 def instance_of(handle):
-    """The instance of an actor; raises ActorDiedError if it has none."""
+    """The instance of an actor; raises ActorDiedError if there is none."""
     instance = _state.actors.get(bytes.fromhex(handle.__actor_id__))
     if instance is None:
         raise exceptions.ActorDiedError("the actor was killed by miniray.kill")
@@ -66,7 +66,7 @@ def find(name, space):
 
 
 def kill(handle):
-    """Forgets the actor and its names."""
+    """Removes the actor and its names."""
     _state.actors.pop(bytes.fromhex(handle.__actor_id__), None)
     for key in [key for key, named in _state.names.items() if named == handle]:
         del _state.names[key]

@@ -1,4 +1,4 @@
-"""Options of tasks and actors, checked and in the form that the runtime takes."""
+"""Options of tasks and actors, checked and in the runtime's form."""
 
 import math
 
@@ -6,8 +6,8 @@ STREAMING = -2  # MR_STREAM: num_returns of generators
 NOT_GIVEN = -1  # num_returns of a method without that option
 # Options of a call follow the method's name: "name@group!?", or a part of that.
 _DYNAMIC = "!"  # num_returns="dynamic"
-_AGAIN = "?"  # its first argument has the retry options (_actors/retries.py)
-THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # resources of this node, which every task has
+_AGAIN = "?"  # the first argument has the retry options (_actors/retries.py)
+THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # resources of this node, which every task has implicitly
 _AHEAD_MAX = 1024  # yielded values of a generator that wait for the consumer
 _ANY = 2**31 - 1  # no limit
 
@@ -32,7 +32,7 @@ def amount(name, value):
         raise TypeError(f"The type of keyword '{name}' must be int, float or None, but received {type(value).__name__}")
     if not 0 <= value < math.inf:
         raise ValueError(f"The keyword '{name}' is {value}: it cannot be negative")
-    whole = math.floor(value * 1000 + 1e-6) / 1000  # three times a third is one
+    whole = math.floor(value * 1000 + 1e-6) / 1000  # the 1e-6 makes three times a third one
     if value > 0 and whole == 0:
         raise ValueError(f"The keyword '{name}' is {value}: the least amount is 0.001")
     return whole
@@ -124,7 +124,7 @@ def _ahead(given):
 
 
 def _place(given):
-    """(name of a placement group, b"" for none or None if nothing is given; its bundle)"""
+    """(id of a placement group, b"" for none or None if nothing is given; its bundle)"""
     strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
     if strategy is None and group in (None, "default"):
         return (b"" if "placement_group" in given and group is None else None), 0
@@ -135,7 +135,7 @@ def _place(given):
 
 
 def _needs(given):
-    """The resources that are asked for by name: {"CPU": 2, "licence": 1}."""
+    """The required resources by name: {"CPU": 2, "licence": 1}."""
     needs = {"CPU": given.get("num_cpus"), "GPU": given.get("num_gpus"), **(given.get("resources") or {})}
     return {name: value for name, value in needs.items() if value and name not in THIS_NODE}
 
@@ -148,26 +148,26 @@ def _common(given):
 
 
 def is_bound(given):
-    """Whether the options name the only node on which it may run (_core_api/scheduling.py)."""
+    """Whether the options name the only node on which the task or actor may run (_core_api/scheduling.py)."""
     strategy = given.get("scheduling_strategy")
     return hasattr(strategy, "node_id") and not strategy.soft
 
 
 def captured_by(given):
-    """The name of the placement group for everything that the task or actor starts; b"": none."""
+    """The id of the placement group for all tasks and actors that the task or actor starts; b"": none."""
     strategy = given.get("scheduling_strategy")
     said = given if strategy is None else vars(strategy) if hasattr(strategy, "__dict__") else {}
     return (_place(given)[0] or b"") if said.get("placement_group_capture_child_tasks") else b""
 
 
 def threads(given):
-    """The number of threads inside of operations: one for each whole CPU."""
+    """The number of threads inside operations: one for each whole CPU."""
     return max(1, int(given.get("num_cpus") or 1))
 
 
 def function_options(given):
     """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait,
-    max_calls, whether its group takes in what it starts, whether it is bound to a node)"""
+    max_calls, whether the placement group captures what the task starts, whether the task is bound to a node)"""
     _known(given, _TASK | _WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
     retried(given)
@@ -176,7 +176,8 @@ def function_options(given):
 
 
 def _calls(given):
-    """max_calls; 0: no limit. A task that has used a GPU leaves memory there that only the end of its process frees."""
+    """max_calls; 0: no limit. The default is 1 for a task with GPUs, since only the end of its process frees their
+    memory."""
     value = given.get("max_calls")
     return (1 if _gpus(given) > 0 else 0) if value is None else count("max_calls", value, 0)
 
@@ -190,8 +191,8 @@ def retried(given):
 
 
 def method_options(given, entry=None):
-    """(num_returns or NOT_GIVEN, results that may wait, what stands behind the name or None, as method_retries,
-    what goes before the arguments or None), of a method with this entry in methods.py."""
+    """(num_returns or NOT_GIVEN, results that may wait, suffix of the name or None, as method_retries, arguments
+    before the others or None), of a method with this entry in methods.py."""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
     mark = given.get("concurrency_group")
     if mark is not None and not isinstance(mark, str):
@@ -213,7 +214,7 @@ def method_retries(given, default):
 
 
 def of_call(name):
-    """(method, group or "", whether it is "dynamic", whether it has retry options) of the name of a call."""
+    """(method, group or "", whether "dynamic", whether there are retry options) of the name of a call."""
     name, _, mark = name.partition("@")
     bare = mark.removesuffix(_AGAIN)
     return name, bare.removesuffix(_DYNAMIC), bare.endswith(_DYNAMIC), mark.endswith(_AGAIN)

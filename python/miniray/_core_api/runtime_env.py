@@ -3,8 +3,8 @@
     {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders, files or modules]}
 
 For a whole program also "worker_process_setup_hook": a function, or "module.function", that every worker calls before
-its first task. Everything is on this machine, so folders are used in place. Fields that would install something are an
-error.
+its first task. All processes are on this machine, so folders are used in place. Fields that would install software are
+an error.
 """
 
 import os
@@ -88,7 +88,7 @@ def resolved(given):
 
 
 def search_path(given):
-    """The folders in which modules are looked for first: those of py_modules, and the working folder."""
+    """The folders that are first in the module search path: those of py_modules, and the working folder."""
     path = [os.path.dirname(os.path.abspath(folder)) for folder in given.get("py_modules") or ()]
     return ([os.path.abspath(given["working_dir"])] if given.get("working_dir") else []) + path
 
@@ -116,7 +116,7 @@ class applied:
 
 
 def enter(given):
-    """For good."""
+    """Applies the runtime_env until the process ends."""
     import sys
     os.environ.update(given.get("env_vars") or {})
     sys.path[:0] = search_path(given)

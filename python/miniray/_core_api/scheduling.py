@@ -1,11 +1,11 @@
-"""scheduling_strategy in the form that the runtime takes."""
+"""scheduling_strategy in the runtime's form."""
 
 from miniray import _core, exceptions
 from miniray._core_api import cluster as _cluster, options as _options
 
 
 def place(strategy, group=None, index=None):
-    """(name of a placement group or b"", number of its bundle from 1 or 0 for any); raises for an unknown strategy.
+    """(id of a placement group or b"", number of its bundle from 1 or 0 for any); raises for an unknown strategy.
     `group` and `index` are Ray's older options with the same meaning."""
     if group not in (None, "default"):
         if strategy is not None:
@@ -22,7 +22,7 @@ def place(strategy, group=None, index=None):
 
 
 def bundle_of(group, index):
-    """(name of the group, bundle of it from 1 or 0 for any), checked; a group of None is no group."""
+    """(id of the group, bundle from 1 or 0 for any), checked; a group of None is no group."""
     if group is not None and group.is_empty:
         raise ValueError("placement_group is empty")
     count = 0 if group is None else group.bundle_count
@@ -41,7 +41,7 @@ def check_fits(group, number, needs):
                          f"into any bundles for the placement group, {bundles}.")
 
 
-# ---- One node, and no other.
+# ---- Tasks and actors that are bound to one node.
 
 
 def refused(given):
@@ -51,7 +51,8 @@ def refused(given):
 
 
 def refused_actor(given):
-    """An object that raises, instead of creating the actor, the reason why it can never run; None: it can run."""
+    """An object that raises, instead of creating the actor, the reason why the actor can never run; None: it can
+    run."""
     why = _why_not(given, _options.actor_options(given))
     return None if why is None else _Refusal(exceptions.ActorUnschedulableError, "actor", why)
 
@@ -89,7 +90,8 @@ def _remote(refusal, given):
 
 
 class captured:
-    """Tasks and actors that are started while it is entered run in this placement group, unless they say otherwise."""
+    """Tasks and actors that are started inside the block run in this placement group, unless their options name
+    another."""
 
     def __init__(self, group):
         self.group = group

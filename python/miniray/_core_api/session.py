@@ -72,13 +72,13 @@ class Context:
 
 
 class Job:
-    """A program, as its driver and its workers know it."""
+    """A program, in its driver and its workers."""
 
     def __init__(self, job_id, namespace, runtime_env):
         self.id, self.namespace, self.runtime_env = job_id, namespace, runtime_env
 
     def variables(self, runtime_env):
-        """Environment variables for its workers."""
+        """Environment variables for the job's workers."""
         import json
         told = {"id": self.id, "namespace": self.namespace, "runtime_env": runtime_env}
         return {_VARIABLE: json.dumps(told, default=os.fspath)}

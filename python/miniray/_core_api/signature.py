@@ -1,18 +1,19 @@
 """Signatures of functions: a wrong call raises Python's own error at the caller.
 
 The code object suffices to accept most calls. For the others, a function with the same parameters and an empty body is
-called: it raises the error that the real one would raise.
+called, which raises the same error as the original.
 """
 
 import types
 
-_VARARGS, _VARKEYWORDS = 0x04, 0x08  # of co_flags
+_VARARGS, _VARKEYWORDS = 0x04, 0x08  # bits of co_flags
 _ONLY_PLACE, _PLACE, _PLACES, _ONLY_NAME, _NAMES = range(5)  # kinds of parameters, by inspect's numbers
 
 
 def limits(function, skip=0):
-    """(least, most, check): how many positional arguments do without keywords (most < 0: any number), and
-    check(args, kwargs), which raises TypeError. `skip` leaves out so many first parameters: a method's self."""
+    """(least, most, check): numbers of positional arguments of a call without keywords (most < 0: any number), and
+    check(args, kwargs), which raises TypeError. `skip`: number of first parameters to leave out, such as a method's
+    self."""
     check = Check(function, skip)
     if not _is_plain(function):
         return 1, 0, check  # `check` sees every call
@@ -29,7 +30,7 @@ def _is_plain(function):
 
 
 class Check:
-    """check(args, kwargs) of a function. `described()` is enough to make it again elsewhere."""
+    """check(args, kwargs) of a function. `described()` suffices to make an equal one elsewhere."""
 
     __slots__ = ("_function", "_skip", "_described", "_twin")
 
@@ -42,7 +43,8 @@ class Check:
         self._twin(*args, **kwargs)
 
     def described(self):
-        """(name, how many parameters to skip, ((name, kind, has_default), …)); the last is None: nobody knows."""
+        """(name, number of parameters to skip, ((name, kind, has_default), …)); the last is None if the signature is
+        unknown."""
         if self._described is None:
             read = _read_code if _is_plain(self._function) else _inspect
             name = getattr(self._function, "__qualname__", type(self._function).__name__)

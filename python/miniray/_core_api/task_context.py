@@ -5,7 +5,7 @@ The wrapper that is sent instead of the function or class contains a context man
 
 
 class Task:
-    """Runs a function inside of a context manager."""
+    """Runs a function inside a context manager."""
 
     def __init__(self, function, inside):
         self.function, self.inside = function, inside
@@ -21,7 +21,7 @@ class Task:
 
 
 class Actor:
-    """Creates an actor inside of a context manager that stays entered: the process belongs to the actor."""
+    """Creates an actor inside a context manager that is never left, since the process runs this actor only."""
 
     def __init__(self, made_of, inside):
         self.made_of, self.inside = made_of, inside
@@ -39,7 +39,7 @@ def task(function, settings):
 
 
 def actor(made_of, settings):
-    """The object that is sent for an actor class: itself if its options need no wrapper."""
+    """The object that is sent for an actor class: the class itself if its options need no wrapper."""
     for inside in _wanted(settings):
         made_of = Actor(made_of, inside)
     return made_of

@@ -1,17 +1,17 @@
-"""Threads inside of operations (OpenMP, BLAS, torch): as many as the task or actor has CPUs.
+"""Threads inside operations (OpenMP, BLAS, torch): as many as the task or actor has CPUs.
 
-A worker has one, unless the program's environment has OMP_NUM_THREADS. Tasks and actors with more CPUs are wrapped in
-`used` (task_context.py).
+A worker has one thread, unless the program's environment has OMP_NUM_THREADS. Tasks and actors with more CPUs are
+wrapped in `used` (task_context.py).
 """
 
 import os
 import sys
 
-CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # set by worker.py: the environment of the program had no OMP_NUM_THREADS
+CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # set by worker.py if the program's environment had no OMP_NUM_THREADS
 
 
 class used:
-    """Sets the number of threads while it is entered."""
+    """Sets the number of threads inside the block."""
 
     def __init__(self, count):
         self.count = count
@@ -34,7 +34,7 @@ def use_threads(count):
 
 
 def apply(count):
-    """Sets the number of threads of torch and OpenBLAS, as far as they are loaded."""
+    """Sets the number of threads of those of torch and OpenBLAS that are loaded."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
     with open("/proc/self/maps") as lines:

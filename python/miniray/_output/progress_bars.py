@@ -1,9 +1,9 @@
 """Progress bars (miniray.experimental.tqdm_ray), as the program shows them on its stderr.
 
-On a terminal the open ones are the last lines, drawn again when one changes; what is printed meanwhile goes above them.
-Elsewhere, in a file or a notebook's log, a bar is a line from time to time. One that is closed stays as a line.
+On a terminal the open bars are the last lines, redrawn when one changes; other output is printed above them. Elsewhere,
+in a file or a notebook's log, a bar is a line at intervals. A closed bar stays as a line.
 
-A worker tells of its bars in lines that it prints, which begin with MARK.
+A worker reports its bars in lines that begin with MARK.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import time
 
 MARK = "\x1ebar:"
 _WIDTH = 20  # width of the bar
-_LINE_INTERVAL = 10.0  # seconds between two lines of one bar, where there is no terminal
+_LINE_INTERVAL = 10.0  # seconds between two lines of one bar, without a terminal
 _NEEDED = {"key": str, "desc": str, "unit": str, "place": int, "done": (int, float), "began": (int, float), "closed": bool}
 
 
 def line_of(state):
-    """The line that tells the driver the state of a bar."""
+    """The line that reports the state of a bar to the driver."""
     return f"{MARK}{json.dumps(state)}\n"
 
 
@@ -52,7 +52,7 @@ class Display:
 
     def __init__(self):
         self._lock = threading.RLock()
-        self._open = {}  # {key: (label, state)}, in the order in which they came
+        self._open = {}  # {key: (label, state)}, in order of creation
         self._drawn = 0  # lines on the terminal
         self._hidden = 0  # calls of hide_bars() without unhide_bars()
         self._line_at = {}  # {key: time of its last line, without a terminal}
@@ -71,7 +71,7 @@ class Display:
 
     @contextlib.contextmanager
     def hidden(self):
-        """Hides the bars while it is entered, so that output goes above them."""
+        """Hides the bars inside the block, so that output is printed above them."""
         self.hide_bars()
         try:
             yield
@@ -79,7 +79,7 @@ class Display:
             self.unhide_bars()
 
     def hide_bars(self):
-        """Hides the bars, so that output goes above them."""
+        """Hides the bars, so that output is printed above them."""
         with self._lock:
             self._hidden += 1
             if self._drawn > 0:

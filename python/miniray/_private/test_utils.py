@@ -66,7 +66,7 @@ def dicts_equal(dict1, dict2, abs_tol=1e-4):
 
 
 def client_test_enabled():
-    """False: there is no client."""
+    """Returns False, since there is no Ray client."""
     return False
 
 

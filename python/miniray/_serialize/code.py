@@ -1,10 +1,10 @@
-"""Simple functions and classes as they travel: their code and what it needs, written by marshal.
+"""Simple functions and classes as they are sent: their code and its global names, written by marshal.
 
 Importing cloudpickle takes longer than starting an interpreter, and using it longer than starting a worker. A function
-that is sent by value, has no variables of an outer function, and uses nothing global but builtins, modules and plain
-constants does without it, where it is sent and where it is loaded; and so does a class with no bases that is made of
-such functions and of constants. Everything else is cloudpickle's. What comes out is the same: a class that comes twice
-is one class, and one that comes back is the one that went (tell_cloudpickle).
+needs no cloudpickle, on either side, if it is sent by value, has no variables of an outer function, and uses no globals
+but builtins, modules and plain constants; nor does a class without bases that consists of such functions and of
+constants. All other functions and classes use cloudpickle. Both ways have the same result: a class that arrives twice
+is one class, and a class that returns to its sender is the original one (tell_cloudpickle).
 """
 
 import marshal
@@ -13,7 +13,7 @@ import sys
 import types
 from _weakref import ref
 
-MARK, CLASS_MARK = b"M", b"K"  # the first byte; a pickle begins with another
+MARK, CLASS_MARK = b"M", b"K"  # first byte of the code; a pickle begins with another byte
 _SCALARS = (type(None), bool, int, float, complex, str, bytes)
 _ABOUT_MODULE = ("__name__", "__package__", "__file__", "__path__")
 _OF_EVERY_CLASS = ("__dict__", "__weakref__", "__module__")
@@ -23,7 +23,7 @@ _untold = []  # names that cloudpickle does not know yet
 
 
 def dump(thing):
-    """A function or a class as bytes; None: it is not a simple one."""
+    """A function or a class as bytes; None: not a simple one."""
     try:
         if type(thing) is types.FunctionType:
             return _dump_function(thing)
@@ -35,7 +35,7 @@ def dump(thing):
 
 
 def load(data):
-    """The function or class of these bytes, with globals of its own."""
+    """The function or class of these bytes, with its own globals."""
     if data[:1] == CLASS_MARK:
         return _load_class(*marshal.loads(data[1:]))
     described, *needed = marshal.loads(data[1:])
@@ -53,7 +53,7 @@ def _dump_function(function):
 
 
 def _travels_by_value(thing):
-    """Others are found by their names."""
+    """Whether the function is sent by value; other functions are found by their names."""
     return thing.__module__ == "__main__" or "<" in thing.__qualname__
 
 
@@ -115,7 +115,7 @@ def _dump_class(cls):
 
 
 def _is_own_method(cls, value):
-    """Written in the class, and simple."""
+    """Whether the method is written in the class, and simple."""
     if type(value) is not types.FunctionType or not _is_simple(value):
         return False
     return value.__module__ == cls.__module__ and value.__qualname__.startswith(cls.__qualname__ + ".")
@@ -129,14 +129,14 @@ def _load_class(name, about, functions, others, needed):
     if cls is None:
         cls = type(about[0], (), {**body, "__qualname__": about[1], "__module__": about[2]})
         _note(cls, name)
-    else:  # as cloudpickle does: keeps changes since the class arrived
+    else:  # as in cloudpickle, changes since the arrival of the class are kept
         for key, value in body.items():
             setattr(cls, key, value)
     return cls
 
 
 def _name_of(cls):
-    """By which all processes know it: cloudpickle's, if that knows it already."""
+    """The name of a class in all processes: cloudpickle's, if cloudpickle knows the class."""
     name = _names_of_classes.get(ref(cls))
     if name is None:
         tracker = _tracker()
@@ -155,7 +155,7 @@ def _note(cls, name):
 
 
 def tell_cloudpickle():
-    """Before it pickles or loads something: the classes that have travelled without it, and their names."""
+    """Gives cloudpickle, before it pickles or loads, the names of the classes that were sent without it."""
     tracker = _tracker() if _untold else None
     while tracker is not None and _untold:
         name = _untold.pop(0)
@@ -166,29 +166,29 @@ def tell_cloudpickle():
 
 
 def tell_cloudpickle_of(data):
-    """The same before a pickle is loaded, which imports cloudpickle if it needs it."""
+    """The same before a pickle is loaded, which imports cloudpickle if needed."""
     if _untold and "cloudpickle" not in sys.modules and b"cloudpickle" in bytes(data):
         import cloudpickle  # noqa: F401
     tell_cloudpickle()
 
 
 def _tracker():
-    """What cloudpickle knows classes by, if it is imported and has what is needed for that."""
+    """cloudpickle's module, if it is imported and has the functions that track classes; otherwise None."""
     module = sys.modules.get("cloudpickle.cloudpickle")
     return module if hasattr(module, "_lookup_class_or_track") and hasattr(module, "_get_or_create_tracker_id") else None
 
 
-# ---- What they use.
+# ---- Globals of a function.
 
 
 def _has_favourites():
-    """Modules whose functions the user wants to travel by value."""
+    """Whether the user has registered modules whose functions are sent by value."""
     pickler = sys.modules.get("cloudpickle")
     return pickler is not None and bool(pickler.list_registry_pickle_by_value())
 
 
 def _names(code):
-    """All that the code and the code inside of it may look up."""
+    """All names that the code and its inner code objects may look up."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -197,8 +197,8 @@ def _names(code):
 
 
 def _needed(names, known):
-    """({variable: constant}, {variable: name of a module}, [names of modules inside of those]) of the names that are
-    known; None: more than that."""
+    """({variable: constant}, {variable: name of a module}, [names of submodules of those]) of the names that are
+    known; None: there are other names."""
     constants, modules = {}, {}
     for variable in _ABOUT_MODULE:
         if variable in known and (type(known[variable]) is str or variable in names):
@@ -219,7 +219,7 @@ def _is_importable(module):
 
 
 def _parts(packages, names):
-    """Modules of packages that the program has imported and that the code seems to use: `concurrent.futures`."""
+    """Submodules that the program has imported and that the code seems to use: `concurrent.futures`."""
     found = []
     for name in list(sys.modules) if packages else ():
         package, _, rest = name.partition(".")

@@ -1,9 +1,9 @@
 """Serialization of values that are not plain data: pickle 5 with separate buffers, and cloudpickle for functions and
 classes.
 
-References and handles inside of a pickled value travel beside the pickle, where the runtime sees them; the pickle
-contains their numbers. Pickling and loading are tracked per thread. Modules that do the work are imported when they are
-needed, so that importing the package stays cheap.
+References and handles inside a pickled value are sent beside the pickle, where the runtime sees them; the pickle
+contains their numbers. Pickling and loading are tracked per thread. Modules are imported at their first use, so that
+importing the package is cheap.
 """
 
 import _thread
@@ -45,8 +45,8 @@ def loads(data, buffers, inside):
 
 
 def noted_inside(thing):
-    """The entry of a runtime pickle for an ObjectRef or ActorHandle: its number among those that travel along. None:
-    the user pickles it, not the runtime."""
+    """The entry of a runtime pickle for an ObjectRef or ActorHandle: its number among those sent along. None: the
+    user pickles it, not the runtime."""
     going = getattr(_inside, "going", None)
     if going is None:
         return None
@@ -61,7 +61,7 @@ def _take_inside(number):
 def dump_function(function):
     """(code, references and handles in it); the code is a hash of sixteen bytes, and the pickle or the result of
     code.py."""
-    from _blake2 import blake2b  # that of hashlib, without loading OpenSSL
+    from _blake2 import blake2b  # hashlib's function, without loading OpenSSL
     from miniray._serialize import code as _code
     data, found = _code.dump(function), []
     if data is None:
@@ -78,11 +78,11 @@ def load_function(data, inside):
     return loads(data, (), inside)
 
 
-# ---- What cannot be pickled, by name.
+# ---- Objects that cannot be pickled, by name.
 
 
 def _unpicklable(value, error):
-    if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's text
+    if isinstance(error, RecursionError) or "deep recursion" in str(error):  # text of cloudpickle
         return ValueError(f"{_short(value)} is nested too deeply to be sent")
     where = find_culprit(value, value.__name__ if _is_code(value) else type(value).__name__)
     if where is None:

@@ -1,4 +1,4 @@
-"""Received torch tensors. The program imports torch, or the first tensor that arrives does."""
+"""Received torch tensors. torch is imported by the program, or when the first tensor arrives."""
 
 import functools
 import sys

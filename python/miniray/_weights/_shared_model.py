@@ -38,7 +38,7 @@ class _Found:
         self.places, self.size, self.arrays = {}, 0, {}
 
     def walk(self, model):
-        """Notes the tensors; returns a function that returns the model after they have been moved."""
+        """Records the tensors; returns a function that returns the model after they have been moved."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(model, torch.nn.Module):
             for tensor in [*model.parameters(), *model.buffers()]:
@@ -56,7 +56,7 @@ class _Found:
         raise TypeError(f"a torch module or tensors are needed to share, not {type(model).__name__}")
 
     def add(self, tensor):
-        """Gives a tensor a place."""
+        """Assigns a place to a tensor."""
         if id(tensor) in self.places or not _is_movable(tensor):
             return
         self.places[id(tensor)] = tensor, self.size
@@ -107,13 +107,13 @@ def _size(tensor):
 
 
 def lent(weights, known):
-    """The weights for the server of a built-in strategy: by reference if they lie in one shared block; otherwise a
-    copy, by reference, too, if it is small. `known` makes other values plain."""
+    """The weights for the server of a built-in strategy: by reference if one shared block has them all; otherwise a
+    copy, also by reference if it is small. `known` makes other values plain."""
     return _core.weights(weights, known, tuple(_shares))
 
 
 def known(weights):
-    """Weights made plain; raises TypeError for numbers that the library does not have."""
+    """Weights made plain; raises TypeError for number types that the library lacks."""
     tree = _weight_tree.plain(weights)
     if not all(map(_is_known, _weight_tree.leaves(tree))):
         _refuse(tree)
@@ -138,8 +138,7 @@ def _refuse(tree):
 
 
 def taken(weights):
-    """Whether the weights are the notice of a sync that has written a shared model, which is the new model from here
-    on."""
+    """Whether the weights are the notice of a sync that has written a shared model, which is then the new model."""
     if not (isinstance(weights, tuple) and len(weights) == 3 and isinstance(weights[0], bytes) and weights[0] == _MARK):
         return False
     for block in list(_shares):

@@ -27,7 +27,7 @@ def _copied(worker, weights):
 
 
 def lend_weights(worker):
-    """The worker's weights by reference, if that is possible."""
+    """The worker's weights by reference, if possible."""
     weights = worker.get_weights()
     return _lent(worker, weights) if type(weights) is list else _handed(weights, lambda tree: _lent(worker, tree))
 
@@ -39,7 +39,7 @@ def _lent(worker, weights):
 
 
 def _note(worker, weights):
-    """Remembers the types of weights that are not plain; the id may have belonged to another worker."""
+    """Records the types of weights that are not plain; the id may have belonged to another worker."""
     if weights is None:
         _refuse(worker, None)
     form = None if _core.are_usual(weights) else _weight_tree.form(weights)

@@ -1,4 +1,4 @@
-"""Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weight_tree.h says the same in C)."""
+"""Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weight_tree.h is the same in C)."""
 
 import copy
 import sys
@@ -26,7 +26,7 @@ def tensors(tree, path=""):
 
 
 def leaves(tree):
-    """The tensors alone; those of a flat list, which most weights are, at once."""
+    """The tensors alone. A flat list, the usual form of weights, takes a fast path."""
     if type(tree) is list and all(map(is_tensor, tree)):
         return tree
     return [tensor for _, tensor in tensors(tree)]
@@ -42,7 +42,7 @@ def rebuilt(tree, leaves):
 
 
 def like(row, items):
-    """A list or tuple of the same type as this one; also one with names."""
+    """A list or tuple of the same type as this one; also a named tuple."""
     return type(row)(*items) if hasattr(row, "_fields") else type(row)(items)
 
 
@@ -73,12 +73,12 @@ def plain(tree):
     return tree
 
 
-# ---- What a tree was before it was made plain: floats, and lists, tuples and dicts of types of their own.
+# ---- Forms of trees before they were made plain: floats, and lists, tuples and dicts of other types.
 
 
 def form(tree):
-    """The description by which restored() gives a plain tree the types of this one; None: it is plain already. It holds
-    no tensor."""
+    """The description by which restored() gives a plain tree the types of this one; None: the tree is plain already.
+    The description holds no tensor."""
     if type(tree) is float:
         return _as_float
     if isinstance(tree, dict):
@@ -106,7 +106,7 @@ class _Row:
         self.kind, self.parts = kind, parts
 
     def __call__(self, tree):
-        if not isinstance(tree, (list, tuple)) or len(tree) != len(self.parts):  # the tree has another shape now
+        if not isinstance(tree, (list, tuple)) or len(tree) != len(self.parts):  # the tree has changed its shape
             return tree
         items = map(restored, tree, self.parts)
         kind = type(tree) if self.kind in (list, tuple) else self.kind
@@ -127,7 +127,7 @@ class _Dict:
 
 
 def _emptied(tree):
-    """One of its type that has what else it has, but no items; None: there is none."""
+    """An object of the same type and with the same attributes, but without items; None: there is none."""
     try:
         shell = copy.copy(tree)
         if shell is tree or type(shell) is not type(tree):

@@ -57,7 +57,7 @@ class ClassMethodNode(DAGNode):
 
     def __init__(self, method, args, kwargs, options, other_args_to_resolve):
         super().__init__(args, kwargs, options, other_args_to_resolve)
-        self._method = method  # a method of a handle, or the name of a method of the parent's actor
+        self._method = method  # a method of a handle, or the name of a method of the parent node's actor
 
     def _run(self, run, args, kwargs):
         before = self._bound_other.get(PREV_CLASS_METHOD_CALL_KEY)

@@ -1,4 +1,4 @@
-"""Compiled graphs. They are the graphs themselves: here a call takes no longer than a step of a compiled graph."""
+"""Compiled graphs, which are ordinary graphs: a call here takes no longer than a step of a compiled graph."""
 
 
 class CompiledDAG:

@@ -23,7 +23,7 @@ class DAGNode:
         return dict(self._bound_options)
 
     def get_other_args_to_resolve(self):
-        """The other nodes on which this one depends, by Ray's keys."""
+        """The nodes on which this one depends besides its arguments, by Ray's keys."""
         return dict(self._bound_other)
 
     def execute(self, *args, **kwargs):
@@ -82,7 +82,7 @@ class _Run:
 
 
 def nodes_in(thing):
-    """The nodes in a value: itself, or those in lists, tuples and dicts."""
+    """The nodes in a value: the value, or items of lists, tuples and dicts."""
     if isinstance(thing, DAGNode):
         yield thing
     elif type(thing) in (list, tuple, dict):

@@ -4,7 +4,7 @@ from miniray._compat import missing as _missing
 
 
 def __getattr__(name):
-    """Modules that few programs need are imported when they are asked for."""
+    """Imports, at their first use, modules that few programs need."""
     if name in ("state", "tqdm_ray"):
         import importlib
         return importlib.import_module(f"miniray.experimental.{name}")

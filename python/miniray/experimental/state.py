@@ -4,5 +4,5 @@ import sys
 
 from miniray.util import state as api
 
-__path__ = []  # makes it a package
+__path__ = []  # makes this module a package
 sys.modules[f"{__name__}.api"] = api

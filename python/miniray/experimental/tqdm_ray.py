@@ -25,7 +25,7 @@ class tqdm:
         if total is None and hasattr(iterable, "__len__"):
             total = len(iterable)
         self._iterable, self._interval = iterable, flush_interval_s
-        self._told, self._told_at = None, 0.0  # the state, and when
+        self._told, self._told_at = None, 0.0  # the reported state, and the time of the report
         self._state = {"key": os.urandom(8).hex(), "desc": "", "total": total, "unit": unit or "it", "place": position or 0,
                        "done": 0, "began": time.time(), "closed": False}
         self.set_description(desc)
@@ -42,7 +42,7 @@ class tqdm:
 
     @property
     def n(self):
-        """The number of items that are done."""
+        """The number of items done."""
         return self._state["done"]
 
     @property
@@ -60,7 +60,7 @@ class tqdm:
         self.refresh()
 
     def update(self, n=1):
-        """Adds `n` to the number of items that are done."""
+        """Adds `n` to the number of items done."""
         self._state["done"] += n
         if time.monotonic() - self._told_at >= self._interval:
             self.refresh()

@@ -17,7 +17,7 @@ _ROLES = {"server": _SERVERS, "worker": _WORKERS}
 _NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker"}
 _EVERY, _NUMBER_MAX = 0xFFFFFFFF, 1023
 INT_MAX = 2**31 - 1
-_SLICE_S = 0.2  # the thread checks this often whether it should end
+_SLICE_S = 0.2  # interval at which the thread checks whether it should end
 
 
 class Request(NamedTuple):
@@ -56,7 +56,7 @@ def node_of(to: Any) -> tuple[int, int]:
 
 
 def response_of(role: int, number: int, status: int, head: int, body: bytes) -> Response:
-    """A Response made of the fields that the extension returns."""
+    """A Response from the fields that the extension returns."""
     if status == 0:
         return Response(_NAMES[role], number, head, body, None)
     return Response(_NAMES[role], number, head, b"", body.decode(errors="replace") or "no answer")
@@ -71,7 +71,7 @@ def raise_if_failed(response: Response) -> Response:
 
 
 class Listener:
-    """A thread that handles the requests for one app, one after the other, until the connection is closed."""
+    """A thread that handles the requests for one app, one after another, until the connection is closed."""
 
     def __init__(self, native: _core.PsConnection, app: int, handler: Callable[[Request], Any]):
         if not callable(handler):
@@ -97,7 +97,7 @@ class Listener:
                 try:
                     _core.ps_answer(request, head, body)
                 except (PsError, ValueError):
-                    pass  # the connection is closed, or the response is too large, which the sender learns
+                    pass  # the connection is closed, or the response is too large; the sender gets the error
 
     def _handled(self, request):
         try:

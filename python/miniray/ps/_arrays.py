@@ -1,7 +1,7 @@
-"""Arrays of NumPy and torch, and plain lists, as memory that the extension reads and writes; and back.
+"""Arrays of NumPy and torch, and plain lists, as memory that the extension reads and writes; and the reverse.
 
-What lies without gaps in the wanted type is used where it lies. NumPy and torch are looked up among what the program
-has imported; a program that has neither gets memoryviews, which have shapes and `tolist()`.
+Contiguous arrays of the required type are used in place. NumPy and torch are used if the program has imported them; a
+program that has neither gets memoryviews, which have shapes and `tolist()`.
 """
 
 import array
@@ -101,7 +101,7 @@ def values_in(values, dtype, shape, what):
         raise TypeError(f"{_is(what)} None: pass numbers")
     flat, found = _flattened(values, what)
     if not flat and 0 in shape:
-        found = shape  # an empty list has one dimension only
+        found = shape  # an empty list shows one dimension only
     _check(dtype, dtype, found, shape, what)
     try:
         return array.array(_LETTERS[dtype], flat)
@@ -187,7 +187,7 @@ def out_memory(out, dtype, shape, what):
 
 
 def within(memory, dtype, shape):
-    """An array in this memory: of NumPy, or of torch where only torch has the dtype."""
+    """An array over this memory: of NumPy, or of torch if only torch has the dtype."""
     if dtype == "bfloat16":
         import torch
         return torch.frombuffer(memory, dtype=torch.bfloat16).reshape(shape)

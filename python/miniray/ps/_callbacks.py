@@ -8,18 +8,18 @@ from typing import Any
 
 from miniray import _core
 
-_SLICE_S = 0.2  # the thread checks this often whether it should end
+_SLICE_S = 0.2  # interval at which the thread checks whether it should end
 
 
 class Callback:
-    """The callback of a ticket. It is called when all requests have ended; `ticket` is set before the last of them
-    counts."""
+    """The callback of a ticket, called when all requests have ended; `ticket` is set before the last request
+    is counted."""
 
     def __init__(self, function: Callable[[Any], None]):
         if not callable(function):
             raise TypeError(f"done must be a function that is given a ticket, not {type(function).__name__}")
         self.function, self.ticket = function, None
-        self._left, self._lock = 1, threading.Lock()  # 1: the creator of the ticket
+        self._left, self._lock = 1, threading.Lock()  # the 1 is for the creator of the ticket
 
     def expect(self) -> Callback:
         """Counts one more request."""
@@ -35,7 +35,7 @@ class Callback:
 
 
 class CallbackThread:
-    """A thread that runs the callbacks, one after the other, so that they may wait and make further requests."""
+    """A thread that runs the callbacks, one after another, so that they may wait and make further requests."""
 
     def __init__(self, native: _core.PsConnection):
         self._native = native
@@ -45,7 +45,7 @@ class CallbackThread:
         self._thread.start()
 
     def begin(self, callback: Callback, ticket: Any) -> None:
-        """Notes that the requests of the callback are under way."""
+        """Records that the requests of the callback are under way."""
         callback.ticket = ticket
         self._native.tell(callback)
 
@@ -59,7 +59,8 @@ class CallbackThread:
 
     def _listen(self):
         while True:
-            is_over = self._is_over  # read first: callbacks that close() leaves are taken in the next round
+            # Read before the callbacks, so that those that close() leaves are taken in the next round.
+            is_over = self._is_over
             callback = self._native.told(_SLICE_S)
             if callback is not None:
                 self._tell(callback)

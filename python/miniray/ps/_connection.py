@@ -21,8 +21,8 @@ from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 TIMEOUT_S = 60.0
 _ANY_RANK = -1
 _MOST_RANKS = 1023
-_END_S = 1.0  # the longest wait for the end of a step when a connection is closed
-_SLICE_S = 0.25  # signals are handled in between
+_END_S = 1.0  # longest wait for the end of a step when a connection is closed
+_SLICE_S = 0.25  # signals are handled after each slice
 _LONG_S = 1e9
 
 
@@ -38,7 +38,7 @@ def seconds(timeout: float) -> float:
 
 
 def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
-    """Joins a parameter server as the worker of this rank; waits until its servers are there.
+    """Joins a parameter server as the worker of this rank; waits until its servers are connected.
 
     `address` is a Deployment, "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of the
     environment. A rank of None is the lowest that no process has, or has had in the last two seconds. `timeout`, in
@@ -63,7 +63,7 @@ def _head(head):
 
 
 def _await_servers(address, deadline):
-    """Waits until the scheduler has its servers: the longest part of a start, with an error of its own."""
+    """Waits until the scheduler has its servers: the longest part of a start, with a separate error."""
     answered = False
     while True:
         left = deadline - time.monotonic()
@@ -96,7 +96,7 @@ class Connection:
 
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
-        self._is_begun = False  # the program has begun a step, and therefore begins every step
+        self._is_begun = False  # the program has begun a step itself, and so must begin every step
         self._listeners: dict[int, _app_messages.Listener] = {}
         self._callback_thread: CallbackThread | None = None
         self._lock = threading.Lock()
@@ -104,7 +104,7 @@ class Connection:
          self.staleness, mixed) = native.info
         self._has_rounds = bool(mixed) or self.consistency == "bsp"
         self._unstepped = _Unstepped(native, self.consistency == "asp")
-        self._leave = weakref.finalize(self, self._unstepped.end)  # also when the program ends
+        self._leave = weakref.finalize(self, self._unstepped.end)  # ends the open step, also when the program ends
 
     def __repr__(self):
         return f"Connection(rank={self.rank} of {self.num_workers}, {self.consistency})"
@@ -128,7 +128,8 @@ class Connection:
     # ---- Steps.
 
     def begin(self, timeout: float | None = None) -> int:
-        """Waits until the next step may begin, begins it and returns its number, from 0. Of an open step: its number."""
+        """Waits until the next step may begin, begins it and returns its number, from 0. If a step is open, returns its
+        number."""
         self._is_begun, self._unstepped.is_wanted = True, False
         return self._native.begin(self._patience(timeout))
 
@@ -137,7 +138,7 @@ class Connection:
         self._native.end()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Waits until everything is acknowledged. Raises the errors of requests that were not waited for."""
+        """Waits until all requests are acknowledged. Raises the errors of requests that were not waited for."""
         self._native.settle(self._patience(timeout))
 
     def leave(self, timeout: float | None = None) -> None:
@@ -160,7 +161,8 @@ class Connection:
                 try:
                     self.flush()
                 except StaleError:
-                    continue  # of a step that is void, and may have been repeated: begin() returns the step that is due
+                    # An error of a void step, which may have been repeated: begin() returns the step that is due.
+                    continue
                 return
             yield step
             try:
@@ -168,12 +170,12 @@ class Connection:
             except StaleError:
                 pass  # begin() returns the step that is due
 
-    # ---- Meeting others.
+    # ---- Barriers, metrics and messages.
 
     def barrier(self, name: str, group: str = "workers", timeout: float | None = None) -> None:
-        """Waits until the whole group is here: "workers" (all ranks have reached the barrier of this name), "servers" (as
-        many as were asked for, with all replicas) or "all". A worker that is started again passes the barriers that it has
-        passed before its first step, and those of the steps that it repeats."""
+        """Waits until the whole group is ready: "workers" (all ranks have reached the barrier of this name), "servers"
+        (as many as were asked for, with all replicas) or "all". A worker that is started again passes the barriers that
+        it has passed before its first step, and those of the steps that it repeats."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a barrier must be a text, not {type(name).__name__}")
         self._native.barrier(name, _app_messages.group_of(group), self._patience(timeout))
@@ -199,7 +201,7 @@ class Connection:
         return found if isinstance(to, str) and to != "scheduler" else _app_messages.raise_if_failed(found[0])
 
     def handle(self, app: int, handler: Callable[[Request], Any]) -> None:
-        """Calls `handler` with the requests of other processes for this app, one after the other, in a thread. Its result
+        """Calls `handler` with the requests of other processes for this app, one after another, in a thread. Its result
         is the response: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body is
         the error."""
         app = _table_options.whole("app", app, _app_messages.INT_MAX)
@@ -289,7 +291,7 @@ class Connection:
         a unix address has one beside the scheduler's socket."""
         self._native.keep(path)
 
-    # ---- For tables.
+    # ---- Internal functions of tables.
 
     def _patience(self, timeout):
         return self.timeout if timeout is None else seconds(timeout)
@@ -302,7 +304,7 @@ class Connection:
             return self._callback_thread
 
     def _ready(self):
-        """Begins a step for a program that does not work in steps, since rounds need one."""
+        """Begins a step for a program without steps, since rounds need one."""
         if self._has_rounds and not self._is_begun:
             self._native.begin(self.timeout)
 
@@ -311,17 +313,17 @@ Connection.table.__doc__ = _table_options.documented(Connection.table.__doc__)
 
 
 class _Unstepped:
-    """Ends the step of a program that does not work in steps: a consistent checkpoint waits for the ends of steps."""
+    """Ends the step of a program without steps, since a consistent checkpoint waits for the ends of steps."""
 
     def __init__(self, native, is_asp):
         self.native, self.is_wanted = native, is_asp
 
     def end(self):
-        """Ends the open step; nothing if the program works in steps, or has pushed nothing."""
+        """Ends the open step; no-op if the program has steps, or has pushed nothing."""
         is_wanted, self.is_wanted = self.is_wanted, False
         if is_wanted:
             try:
                 self.native.end()
                 self.native.settle(_END_S)
             except (PsError, RuntimeError, MemoryError, ValueError):
-                pass  # nothing was open, or the connection is closed
+                pass  # no step was open, or the connection is closed

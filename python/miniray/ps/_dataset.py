@@ -17,7 +17,7 @@ _ITEMS_MOST = 2**56
 
 
 class Batch(NamedTuple):
-    """Items `start` to `stop - 1` of a shard, in an epoch; all are counted from 0. `rows[batch.slice]` has them."""
+    """Items `start` to `stop - 1` of a shard, in an epoch; all are counted from 0. `rows[batch.slice]` selects them."""
 
     shard: int
     epoch: int
@@ -60,9 +60,9 @@ class Dataset:
     def batches(self, epochs: int | None = None) -> Iterator[Batch]:
         """The batches of this worker's steps, each begun before and ended after the body of the loop.
 
-        When all items of this number of epochs are handed out, the worker hands back the items that it has claimed beyond
-        them and, in BSP, leaves the rounds, since others may have some steps left; the last worker stays in them. After a
-        StaleError in the body, `continue` goes on.
+        When all items of this number of epochs are assigned, the worker hands back the items that it has claimed beyond
+        them and, in BSP, leaves the rounds, since other ranks may have some steps left; the last worker stays in the
+        rounds. After a StaleError in the body, `continue` goes on with the step that is due.
         """
         epochs = None if epochs is None else _table_options.whole("epochs", epochs, _ITEMS_MOST)
         while True:
@@ -92,5 +92,5 @@ class Dataset:
             except (PsError, ValueError) as error:
                 if isinstance(error, (StaleError, TimeoutError)):
                     raise
-                # The last worker, and workers of a mixed deployment, cannot leave the rounds.
+                # The last worker, and workers of a deployment with mixed consistency, cannot leave the rounds.
         self._native.hand_back(patience)

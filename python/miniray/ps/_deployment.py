@@ -62,14 +62,14 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
 
 
 class Deployment:
-    """A parameter server that `start()` has started. In a task or an actor to which it is passed, it has the address and
-    ends nothing."""
+    """A parameter server that `start()` has started. In a task or an actor that receives it, the object has the address
+    and ends nothing."""
 
     __getattr__ = _old_names.attributes(chart="cluster_map", board="processes")
 
     def __init__(self, address: str, keeper: Any = None):
         self.address = address
-        self._keeper = keeper  # ends the processes and knows them; None: this object was passed to another process
+        self._keeper = keeper  # ends and knows the processes; None: this object was passed to another process
         if keeper is not None:
             self._end = weakref.finalize(self, keeper.stop)
 
@@ -98,7 +98,7 @@ class Deployment:
         return _core.ps_board(self.address, seconds(timeout))
 
     def overview(self, timeout: float = TIMEOUT_S) -> dict[str, Any]:
-        """The tables with their sizes; the checkpoints and their errors; the cause of a stall, if there is one."""
+        """The tables with their sizes; the checkpoints and their errors; the cause of a stall, if any."""
         return _core.ps_overview(self.address, seconds(timeout))
 
     def checkpoint(self, timeout: float = TIMEOUT_S) -> int:

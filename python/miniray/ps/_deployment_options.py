@@ -18,11 +18,11 @@ class DeploymentOptions(typing.NamedTuple):
     replicas: int
     num_workers: int
     slots: int
-    consistency: int  # as mr_ps_consistency has it: 0 asp, 1 ssp, 2 bsp
+    consistency: int  # number in mr_ps_consistency: 0 asp, 1 ssp, 2 bsp
     staleness: int  # bound of ssp
     mixed_consistency: bool
     checkpoint_every: float  # seconds; 0: never
-    balance_every: float  # seconds; 0: the default, below: never
+    balance_every: float  # seconds; 0: default, negative: never
     backup_workers: int
     deadline: float  # seconds; 0: none
 

@@ -31,7 +31,7 @@ class LocalProcesses:
         return found
 
     def stop(self):
-        """Ends the supervisor, and with it the others; nothing in a process that was forked from the one that started it."""
+        """Ends the supervisor, and so the other processes; no-op in a fork of the process that started it."""
         if os.getpid() != self._own_pid:
             return
         self._process.terminate()

@@ -1,5 +1,5 @@
-"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/model_server.h
-describes them)."""
+"""The server of strategies that are written in Python: an actor with the methods of the native one (described in
+src/train/model_server.h)."""
 
 import re
 import time
@@ -28,7 +28,7 @@ class Server:
     # ---- A sync.
 
     def aggregate(self, flags, owed, began_us, *weights):
-        """Combines the weights of the workers; returns what each worker gets, facts, and the model."""
+        """Combines the weights of the workers; returns the result for each worker, facts, and the model."""
         gathered_us = _now_us()
         _raise_if(owed)
         present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
@@ -69,7 +69,7 @@ class Server:
             if not hasattr(made, "shape") and not isinstance(made, Number):
                 raise TypeError(f"tensor {number} that {name}.aggregate returned is a {type(made).__name__}")
             shape = tuple(getattr(made, "shape", ()))
-            if shape != tuple(wanted.shape):  # copy_ would broadcast it silently
+            if shape != tuple(wanted.shape):  # copy_ would silently broadcast the array
                 raise ValueError(f"tensor {number} that {name}.aggregate returned has the shape {list(shape)}, "
                                  f"those of the workers have {list(wanted.shape)}")
 
@@ -92,7 +92,7 @@ class Server:
         return self._replace(result)
 
     def note(self, flags, facts, result, *returned):
-        """Remembers the first error of a sync, if there is one."""
+        """Records the first error of a sync, if any."""
         if isinstance(facts, BaseException):
             self.last_error = _told(facts)
             return
@@ -101,7 +101,7 @@ class Server:
                 self.last_error = f"set_weights of worker {worker}: {_first_cause(each)}"
                 return
 
-    # ---- The rest.
+    # ---- The other methods.
 
     def _replace(self, model):
         self.model = model
@@ -158,7 +158,7 @@ def _first_cause(error):
 
 
 def _told(error):
-    """The text of the first cause of an error, with the worker that it concerns if it is known."""
+    """The text of the first cause of an error, with the worker if it is known."""
     named = None
     for each in _chain(error):
         named = named or re.search(r"\(worker (\d+)\)", str(each))

@@ -4,7 +4,7 @@ import difflib
 
 _ARGUMENTS = {"servers": "num_servers", "workers": "num_workers", "folder": "checkpoint_dir", "copies": "replicas",
               "backup": "backup_workers", "mixed": "mixed_consistency", "codec": "compression", "mark": "version",
-              # those of other systems
+              # names in other systems
               "learning_rate": "lr", "rate": "lr", "weight_decay": "decay", "betas": "beta1, beta2", "eps": "epsilon",
               "alpha": "beta2", "lr_schedule": "schedule", "clip": "clip_norm"}
 

@@ -12,7 +12,7 @@ from miniray.ps import _old_names
 KINDS = ("sparse", "vectors", "dense")
 _DTYPES = {"float32": 11, "float16": 9, "bfloat16": 10, "int64": 4}  # the numbers of mr_dtype
 _U32, _U64 = 2**32 - 1, 2**64 - 1
-_LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of float32
+_LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of float32
 
 
 def packed(given):
@@ -49,7 +49,7 @@ def whole(name, value, most):
 
 
 def _number(name, value):
-    """0 stands for the default there, and what is negative for 0."""
+    """The number in the library's form: None (the default) is 0, and 0 is -1."""
     if value is None:
         return 0.0
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
@@ -73,7 +73,7 @@ def _truth(name, value):
 
 
 def _shapes(arrays):
-    """{name: shape, or anything that has one} as a list; `Table.options` has it as one."""
+    """{name: shape or an object with one} as a list, which is the form of `Table.options`."""
     try:
         arrays = dict(arrays or {})
     except (TypeError, ValueError):
@@ -82,7 +82,7 @@ def _shapes(arrays):
 
 
 def shape_of(name, shape):
-    """A whole number, several, or anything that has a shape, as a tuple."""
+    """A whole number, several of them, or the shape of an object, as a tuple."""
     try:
         sizes = [shape] if isinstance(shape, numbers.Integral) else getattr(shape, "shape", shape)
         shape = tuple(operator.index(size) for size in sizes)
@@ -94,7 +94,7 @@ def shape_of(name, shape):
 
 
 def dtype_name(dtype):
-    """By its name, or as NumPy (np.float32) and torch (torch.bfloat16) have it."""
+    """The name of a dtype that is given by name, or as in NumPy (np.float32) or torch (torch.bfloat16)."""
     name = dtype.__name__ if isinstance(dtype, type) else str(dtype or "float32").rpartition(".")[2]
     if name not in _DTYPES:
         raise ValueError(f"dtype is {name!r}: {', '.join(_DTYPES)}")

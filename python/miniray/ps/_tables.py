@@ -8,13 +8,14 @@ from typing import Any
 from miniray.ps import _arrays, _old_names, _table_options
 from miniray.ps._callbacks import Callback
 
-_RANGE_ROOM = 1024  # rows of the first request for a range
+_RANGE_ROOM = 1024  # number of rows in the first request for a range
 _KEY_MAX = 2**64 - 1
 Done = Callable[["Ticket"], Any] | None
 
 
 class Ticket:
-    """A request that may be under way. Its arrays stay alive with it, and must not be changed until it has ended."""
+    """A request that may be under way. Its arrays stay alive with the ticket, and must not be changed until the request
+    has ended."""
 
     def __init__(self, connection, natives, result=None):
         self._connection, self._natives, self._result = connection, natives, result
@@ -57,11 +58,12 @@ class Table:
         raise TypeError("a table cannot be passed to another process: pass its name and open it on a connection there")
 
     def drop(self) -> None:
-        """Drops the table for all workers: its rows are deleted when this worker's step ends, and its name is free."""
+        """Drops the table for all workers: its rows are deleted when this worker's step ends, and its name may be used
+        again."""
         self._native.drop(self.connection.timeout)
 
     def _asked(self, request, ask, result=None):
-        """Sends the requests that ask() makes: returns a ticket or, if the request waits, their result."""
+        """Sends the requests that ask() makes. Returns a ticket or, if the request waits, the result."""
         self.connection._ready()
         thread = None if request.callback is None else self.connection._callbacks()
         ticket = Ticket(self.connection, ask(), result)
@@ -70,8 +72,8 @@ class Table:
         return ticket.wait() if request.wait else ticket
 
     def _memory(self, values, shape, what, request):
-        """The memory of pushed values. In BSP they are sent at the end of the step, so a push without a ticket has a
-        copy."""
+        """The memory of pushed values. In BSP values are sent at the end of the step, so a push without a ticket copies
+        them."""
         memory = _arrays.values_in(values, self.dtype, shape, what)
         return _arrays.copied(memory) if request.wait and self._in_rounds() else memory
 
@@ -83,7 +85,7 @@ class Table:
         return self.options["consistency"] == "bsp"
 
     def _pushed(self, request, ask):
-        """Pushes; in rounds without waiting, since the push is sent at the end of the step."""
+        """Pushes; with rounds it does not wait, since the push is sent at the end of the step."""
         if not request.wait:
             return self._asked(request, ask)
         request.wait = not self._in_rounds()
@@ -106,12 +108,12 @@ class _Request:
         self.priority = _table_options.whole("priority", priority, 255) if priority != 0 else 0
 
     def expect(self):
-        """The callback, which expects one more request; None: there is none."""
+        """The callback, which expects one more request; None: no callback."""
         return None if self.callback is None else self.callback.expect()
 
 
 class Version:
-    """The state that a conditional pull has seen. The next pull with it transfers only slots in which the table has
+    """The state that a conditional pull has received. The next pull with it transfers only slots in which the table has
     changed since; `out` keeps the rest. So a version belongs to one list of keys, or to the arrays of a table, and to one
     piece of memory."""
 
@@ -120,7 +122,7 @@ class Version:
 
     @property
     def changed(self) -> bool:
-        """Whether the last pull has written anything."""
+        """Whether the last pull has written any value."""
         return any(native.changed for native in self._natives.values())
 
     def __repr__(self):
@@ -198,7 +200,7 @@ class SparseTable(Table):
         """A Version for pulls of one list of keys into one array."""
         return Version({None: self._native.mark()})
 
-    # ---- Ranges, of a table that is ordered.
+    # ---- Ranges of keys, for ordered tables.
 
     def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                    done: Done = None) -> Ticket | None:
@@ -304,7 +306,7 @@ class VectorTable(Table):
         return into, [flat[begin:end] for begin, end in zip(ends, ends[1:])]
 
     def _joined(self, keys, vectors):
-        """Keys, lengths, and the values one after the other."""
+        """Keys, lengths, and the concatenated values."""
         memory, (count,) = _flat(keys)
         if any(not hasattr(vector, "__len__") for vector in vectors):
             raise TypeError("vectors must be a list of arrays or lists, one for each key")

@@ -24,11 +24,11 @@ class TableExistsError(PsError, ValueError):
 
 
 class RankTakenError(PsError):
-    """Another process has this rank now."""
+    """Another process now has this rank."""
 
 
 class PsTimeoutError(PsError, TimeoutError):
-    """The operation timed out; the text says what is missing."""
+    """The operation timed out; the text names the cause."""
 
 
 # By the numbers of mr_status (include/miniray/status.h).

@@ -21,7 +21,7 @@ def create_parameter_server(strategy="average", **kwargs):
 
 
 class _Method:
-    """A method of the handle, with `remote` as methods of actors have it."""
+    """A method of the handle, with `remote` like methods of actors."""
 
     def __init__(self, function, server=None):
         self._function, self._server = function, server
@@ -147,8 +147,8 @@ def _start(options, strategy="average", **kwargs):
 
 
 def _methods(server, workers, own):
-    """The names of the worker methods. A worker lends its weights to one reader, so a worker that is listed twice sends
-    copies."""
+    """The names of the worker methods. A worker exports its weights to one reader, so a worker that is listed twice
+    sends copies."""
     if not own:
         return None, None
     lends = server._native and len(frozenset(workers)) == len(workers)
@@ -177,7 +177,7 @@ def copied_weights(worker):
 
 
 def _sync_here(actor, workers, skip):
-    """A sync in local mode, where each call has ended when it returns."""
+    """A sync in local mode, where each call ends before it returns."""
     dead = [skip and _local_mode.is_dead(worker) for worker in workers]
     weights = [exceptions.ActorDiedError("the worker is dead") if gone else worker.__ray_get_weights__.remote()
                for worker, gone in zip(workers, dead)]

@@ -18,7 +18,7 @@ from miniray.ps import _old_names
 class SyncStrategy:
     """Base of strategies: implement `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
 
-    worker_weights = {}  # {worker id: weight}, as set_worker_weight has set them
+    worker_weights = {}  # {worker id: weight}, set by set_worker_weight
 
     def aggregate(self, weight_lists):
         """The new weights, a list of tensors, from the lists of all workers."""
@@ -26,7 +26,7 @@ class SyncStrategy:
 
 
 class _Builtin(SyncStrategy):
-    """Base of the strategies that the library has in C. `_native` is their form there: (name, momentum, trim)."""
+    """Base of the strategies that the library implements in C. `_native` is their form in C: (name, momentum, trim)."""
 
     _name = None
 
@@ -142,7 +142,7 @@ class MomentumStrategy(_Builtin):
         self._before = None
 
     def _native(self):
-        return self._name, self.momentum or -1.0, 0.0  # 0 is the library's default
+        return self._name, self.momentum or -1.0, 0.0  # 0 is the library's default, so 0 is passed as -1
 
     def aggregate(self, weight_lists):
         """The moving average after the mean of the lists."""
@@ -160,7 +160,7 @@ class MomentumStrategy(_Builtin):
 class _Sorted(_Builtin):
     def _fold(self, index, rows):
         import numpy
-        ordered = numpy.sort(numpy.stack(rows), axis=0)  # NaNs come last
+        ordered = numpy.sort(numpy.stack(rows), axis=0)  # sorts NaNs to the end
         first, last = self._kept(len(rows))
         return numpy.where(numpy.isnan(ordered[-1]), ordered[-1], _mean(list(ordered[first:last])))
 

@@ -84,7 +84,7 @@ class Optimizer(torch.optim.Optimizer):
             warnings.warn(f"the weights of {changed[0]!r} were changed since the last step; the change is lost, since "
                           "the servers hold the weights. Load weights before creating the Optimizer", stacklevel=3)
 
-    # ---- What lies on the servers.
+    # ---- State of the servers.
 
     def add_param_group(self, group: dict) -> None:
         """Raises NotImplementedError for a second group: the arrays of a table are fixed."""
@@ -149,7 +149,7 @@ class Optimizer(torch.optim.Optimizer):
         for name, weights in others.items():
             self.parameters[name].copy_(weights)
         ticket.wait()
-        for parameter in wanted.values():  # torch does not see these writes, and must reject older graphs
+        for parameter in wanted.values():  # torch does not notice these writes, and must reject graphs made before them
             parameter.unsqueeze(0)[:0].zero_()
         self._versions = {name: parameter._version for name, parameter in self.parameters.items()}
 

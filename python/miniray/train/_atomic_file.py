@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all: as a draft beside the path, PATH.PID.tmp, that takes its place at the end.
+"""Files that are written completely or not at all: as a draft beside the path, PATH.PID.tmp, which replaces the file at
+the end.
 
-A draft is locked while it is written. So one that is not locked is of a writer that was killed, on whichever machine and
-in whichever container, and whoever writes the same path next removes it. Where the file system has no locks they stay.
+A draft is locked while it is written. So an unlocked draft was left by a writer that was killed, on any machine or in
+any container; the next writer of the same path removes it. On file systems without locks such drafts stay.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ def written(path):
 
 
 def _locked(draft):
-    """The file, empty, and this one's alone: another thread that writes the same path is waited for."""
+    """The draft, empty and locked; waits for another thread that writes the same path."""
     while True:
         file = os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb")
         with contextlib.suppress(OSError):
@@ -44,14 +45,14 @@ def _locked(draft):
 
 
 def _is_called(opened, path):
-    """Whether the file still has this name."""
+    """Whether the open file still has this name."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(opened), os.stat(path))
     return False
 
 
 def _keep_names(folder):
-    """The new name outlives a machine that fails, too, where the file system can be asked for that."""
+    """Syncs the folder, where the file system allows that, so that the new name survives a machine failure."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

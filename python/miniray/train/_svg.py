@@ -1,4 +1,4 @@
-"""Lines over a common axis as an SVG, with nothing but Python."""
+"""Lines over a common axis as an SVG, in plain Python."""
 
 import html
 import math
@@ -9,7 +9,7 @@ _TICKS = 6
 
 
 class _Axis:
-    """From a round number to another one."""
+    """An axis from one round number to another."""
 
     def __init__(self, values, first, last):
         low, high = min(values), max(values)
@@ -39,7 +39,7 @@ def _line(x1, y1, x2, y2, colour, width=1):
 
 
 def _runs(values):
-    """The stretches of (place, value) without gaps."""
+    """The runs of (place, value) without gaps."""
     run = []
     for place, value in [*enumerate(values), (len(values), math.nan)]:
         if math.isfinite(value):
@@ -61,7 +61,7 @@ def _curve(values, across, up, colour):
 
 def _grid(across, up, over):
     for tick in across.ticks():
-        if tick == round(tick):  # epochs and steps are whole
+        if tick == round(tick):  # epochs and steps are whole numbers
             yield _line(across.place(tick), _TOP, across.place(tick), _HEIGHT - _BOTTOM, "#e4e4e4")
             yield _text(across.place(tick), _HEIGHT - _BOTTOM + 18, across.label(tick))
     for tick in up.ticks():
@@ -71,7 +71,7 @@ def _grid(across, up, over):
 
 
 def _key(names):
-    """At the top on the right, where losses are not."""
+    """The legend at the top right, where loss curves are low."""
     for number, name in enumerate(names):
         y = _TOP + 18 + 18 * number
         yield _text(_WIDTH - _RIGHT - 40, y, name, "end")
@@ -79,7 +79,7 @@ def _key(names):
 
 
 def svg(lines, over):
-    """{name: values} over 0, 1, 2 …, which are what `over` says; NaN and infinities are gaps."""
+    """{name: values} over 0, 1, 2 …, whose unit is `over`; NaN and infinities are gaps."""
     finite = [value for values in lines.values() for value in values if math.isfinite(value)] or [0.0]
     count = max(len(values) for values in lines.values())
     across, up = _Axis([0, max(count - 1, 1)], _LEFT, _WIDTH - _RIGHT), _Axis(finite, _HEIGHT - _BOTTOM, _TOP)

@@ -9,7 +9,7 @@ from miniray import _core
 from miniray._weights import _weight_tree
 from miniray.train.data import as_number
 
-_LISTED_MAX = 1000  # largest array in a line of JSON
+_LISTED_MAX = 1000  # size of the largest array that is written into a line of JSON
 
 
 class Callback:
@@ -44,7 +44,7 @@ class EarlyStopping(Callback):
         self.best = self.best_epoch = None
 
     def on_train_start(self, trainer):
-        """Forgets the best value of an earlier training."""
+        """Resets the best value of an earlier training."""
         self.best = self.best_epoch = None
 
     def on_epoch_end(self, trainer, epoch, result):

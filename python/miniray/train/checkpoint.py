@@ -1,11 +1,11 @@
 """Weights in files: NumPy's own format (.npz) for arrays, torch's (.pt) for tensors.
 
-An array in an .npz has the way to it as its name, a step for each list, tuple or dict that it is in: "list:0",
-"dict:conv.weight", "dict:G/tuple:3", "int:7" where the key is a number. "empty:list" is a list without anything, and a
-model that is one array is "array".
+The name of an array in an .npz is its path, a step for each list, tuple or dict around it: "list:0",
+"dict:conv.weight", "dict:G/tuple:3", "int:7" for a key that is a number. "empty:list" is an empty list, and a model
+that is one array is "array".
 
-Both files are zip archives; the archive's comment has the format number, "miniray weights 1". An archive without one is
-read as format 1: it was written by numpy.savez or torch.save themselves.
+Both files are zip archives; the archive's comment has the format number, "miniray weights 1". An archive without a
+comment is read as format 1, since numpy.savez or torch.save wrote it.
 """
 
 import os
@@ -47,7 +47,8 @@ def _write(weights, named, file):
         import numpy
         numpy.savez(file, **named)
     comment = b"miniray weights %d" % _FORMAT
-    file.seek(-2, os.SEEK_END)  # a zip archive ends with the size of its comment, which is 0 so far, and the comment
+    # A zip archive ends with the size of its comment, which is 0 at this point, and the comment.
+    file.seek(-2, os.SEEK_END)
     file.write(struct.pack("<H", len(comment)) + comment)
 
 

@@ -33,13 +33,13 @@ class Quiet:
         self._epoch, self._name, self._value, self._samples_s = 0, None, 0.0, 0.0
 
     def tick(self, done):
-        """Called now and then while workers train."""
+        """Called at intervals while workers train."""
 
     def epoch(self, epoch, result, took):
         """Called after an epoch with its duration in seconds, before the hooks print anything."""
 
     def pause(self):
-        """Called before something else is printed."""
+        """Called before other output is printed."""
 
     def close(self):
         """Called at the end of the training."""
@@ -105,7 +105,7 @@ class Live(Quiet):
 
 
 def _write(text):
-    """Writes at once. An error of the output does not end the training."""
+    """Writes without buffering. An error of the output does not end the training."""
     if sys.stdout is None:
         return
     with contextlib.suppress(OSError, ValueError):  # the output is closed
@@ -118,7 +118,7 @@ def _write(text):
 
 
 def shown(result):
-    """(name, value) of the most important number: the loss, if there is one."""
+    """(name, value) of the most important number: the loss, if the result has one."""
     names = [name for name in result if isinstance(name, str) and name != "synced"]
     for name in sorted(names, key=lambda name: (name != "loss", "loss" not in name)):
         number = as_number(result[name])

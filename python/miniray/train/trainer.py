@@ -40,12 +40,12 @@ class BaseTrainer:
         self.callbacks, self.display = callbacks, display
         self.workers, self.history, self.interrupted = [], [], False
         self.native = None  # the library's trainer, while there are workers
-        self._runtime = None  # the address of the runtime that the workers are in
+        self._runtime = None  # address of the runtime of the workers
         self._is_ours = False  # this trainer has started the runtime
         self._init = _checked_init(init)
         self._kwargs, self._display, self._stops, self._time_s, self._said = {}, None, False, 0.0, {}
 
-    # ---- What a subclass may write.
+    # ---- Methods for subclasses.
 
     def create_worker(self, worker_id, **kwargs):
         """Returns the actor for this worker id. It is called again for a worker that died, if max_failures allows."""
@@ -69,7 +69,7 @@ class BaseTrainer:
         """Hook: the training has ended. `train` returns its result, unless that is None."""
         return self._summary(history)
 
-    # ---- What a program calls.
+    # ---- Methods for programs.
 
     def train(self, epochs, **kwargs):
         """Trains and returns the result of on_train_end: {"epochs", "history", "final", "time_s", "sync"}.
@@ -141,10 +141,10 @@ class BaseTrainer:
     def __exit__(self, *error):
         self.shutdown()
 
-    # ---- How it is done.
+    # ---- Internals.
 
     def _check_subclass(self):
-        """Checks the subclass before anything is started."""
+        """Checks the subclass before any process is started."""
         if type(self).create_worker is BaseTrainer.create_worker:
             self.create_worker(0)
 
@@ -221,7 +221,7 @@ class BaseTrainer:
         return result
 
     def _is_overridden(self):
-        """Whether the subclass calls the workers itself: then an epoch in which one dies is repeated."""
+        """Whether the subclass calls the workers itself: then an epoch in which a worker dies is repeated."""
         return type(self).train_epoch not in (BaseTrainer.train_epoch, DataParallelTrainer.train_epoch)
 
     def _epoch(self, epoch, sync):
@@ -238,7 +238,7 @@ class BaseTrainer:
             getattr(callback, moment)(self, *args)
 
     def _tell_the_end(self, callbacks):
-        """Calls on_train_end of all callbacks, whatever one of them raises: they close files there."""
+        """Calls on_train_end of all callbacks, also after one raises, since callbacks close files there."""
         if callbacks:
             try:
                 callbacks[0].on_train_end(self, self.history)
@@ -383,9 +383,10 @@ class _Calls:
         weights, worker = trainer.param_server.pull_weights.remote(), trainer.workers[worker_id]
         pulled = miniray.get(weights)
         leaves = _weight_tree.leaves(pulled)
-        if leaves is not pulled or any(leaf.ndim == 0 for leaf in leaves):  # no flat list of arrays
-            with contextlib.suppress(exceptions.RayError):  # if it fails, so does the next call
-                miniray.get(parameter_server.copied_weights(worker))  # the worker notes the types of its weights
+        if leaves is not pulled or any(leaf.ndim == 0 for leaf in leaves):  # the weights are no flat list of arrays
+            with contextlib.suppress(exceptions.RayError):  # a failure here repeats in the next call
+                # This call makes the worker record the types of its weights.
+                miniray.get(parameter_server.copied_weights(worker))
         if pulled is None:
             return None
         name = "__ray_set_weights__" if hasattr(worker, "__ray_set_weights__") else "set_weights"
@@ -420,7 +421,7 @@ def _checked_callbacks(callbacks):
 
 
 def _checked_init(options):
-    """The options for `miniray.init`, checked before anything is started."""
+    """The options for `miniray.init`, checked before any process is started."""
     if options is None:
         return {}
     if not isinstance(options, dict):

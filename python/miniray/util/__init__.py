@@ -17,7 +17,7 @@ __all__ = ["ActorPool", "PlacementGroup", "as_completed", "deregister_serializer
 
 
 def __getattr__(name):
-    """Modules that few programs need are imported when they are asked for."""
+    """Imports, at their first use, modules that few programs need."""
     if name in ("accelerators", "annotations", "collective", "joblib", "metrics", "multiprocessing", "queue",
                 "scheduling_strategies", "state"):
         import importlib

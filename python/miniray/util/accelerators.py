@@ -1,4 +1,4 @@
-"""Names of accelerators for `accelerator_type`, which has no effect: the resource is called GPU."""
+"""Names of accelerators for `accelerator_type`, which has no effect, since the resource is called GPU."""
 
 NVIDIA_TESLA_V100, NVIDIA_TESLA_P100, NVIDIA_TESLA_T4, NVIDIA_TESLA_P4, NVIDIA_TESLA_K80 = "V100", "P100", "T4", "P4", "K80"
 NVIDIA_TESLA_A10G, NVIDIA_L4, NVIDIA_L40S, NVIDIA_A100, NVIDIA_H100 = "A10G", "L4", "L40S", "A100", "H100"

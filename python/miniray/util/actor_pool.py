@@ -29,7 +29,7 @@ class ActorPool:
         return _Results(self, self.get_next_unordered)
 
     def _submit_all(self, fn, values):
-        """Submits all values before a result is asked for, without waiting for work that was submitted earlier."""
+        """Submits all values before a result is requested, without waiting for earlier work."""
         while self.has_next():
             try:
                 self.get_next(timeout=0, ignore_if_timedout=True)
@@ -88,7 +88,7 @@ class ActorPool:
         lives = True
         try:
             return miniray.get(list(ref) if isinstance(ref, tuple) else ref)
-        except miniray.exceptions.ActorDiedError:  # further work for it would fail, too
+        except miniray.exceptions.ActorDiedError:  # the dead actor is dropped, since further work for it would fail
             lives = False
             raise
         finally:
@@ -136,6 +136,6 @@ class _Results:
 
 
 def _first(ref):
-    """The first reference of a call: all of them are ready together."""
+    """The first reference of a call, which represents all: they are ready together."""
     return ref[0] if isinstance(ref, tuple) else ref
 

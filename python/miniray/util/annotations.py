@@ -3,7 +3,7 @@
 
 def _mark(words):
     def mark(*args, **about):
-        """Used bare, or with arguments that say more."""
+        """Used bare, or with arguments, which become part of the text."""
         if len(args) == 1 and callable(args[0]) and not about:
             return _note(args[0], words)
         return lambda thing: _note(thing, words)

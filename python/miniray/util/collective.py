@@ -1,8 +1,8 @@
 """Collective operations between actors, in place, on NumPy arrays and torch tensors of the CPU.
 
-A group is an actor (_Hub) that its members find by name. Each operation is a round: every member brings its array and
-gets the arrays of all when the last one has arrived. Large arrays are brought as objects, so that only members that
-need an array read it, in place in shared memory.
+A group is an actor (_Hub) that its members find by name. Each operation is a round: every member sends its array and
+gets the arrays of all when the last one has arrived. Large arrays are sent as objects, so that only members that need
+an array read it, in place in shared memory.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ import itertools
 import miniray
 
 _NAMESPACE = "miniray.util.collective"
-_OBJECT_BYTES = 64 * 1024  # arrays of at least this size lie in shared memory
+_OBJECT_BYTES = 64 * 1024  # arrays of at least this size are objects in shared memory
 _TIMEOUT_MS = 30_000
 
 
 class Backend(str):
-    """Ray's names of transports; all of them mean the same one here."""
+    """Ray's names of transports, which all mean the same transport here."""
 
     NCCL, GLOO = "NCCL", "GLOO"
 
@@ -34,11 +34,11 @@ class ReduceOp(enum.Enum):
     SUM, PRODUCT, MIN, MAX = range(4)
 
 
-# ---- Where those of a group meet.
+# ---- The actor of a group.
 
 
 class _Round:
-    """One operation: the array of each rank, and the description of the operation that it gave."""
+    """One operation: the array of each rank, and each rank's description of the operation."""
 
     def __init__(self):
         self.brought, self.purposes, self.left = {}, {}, 0
@@ -75,7 +75,7 @@ class _Hub:
         return not self.ranks
 
     async def meet(self, generation, number, rank, purpose, value, timeout):
-        """The list of what all ranks have brought, when all have; a str is an error."""
+        """The list of all ranks' arrays, when all have arrived; a str is an error."""
         if generation != self.generation:
             return _ANEW
         one = self.rounds.setdefault(number, _Round())
@@ -167,7 +167,7 @@ def _group(name):
 
 
 def nccl_available():
-    """False: there is no transport between GPUs. Copy tensors to the CPU, or use torch.distributed."""
+    """False, since there is no transport between GPUs. Copy tensors to the CPU, or use torch.distributed."""
     return False
 
 
@@ -185,7 +185,7 @@ def is_backend_available(backend):
 
 
 def register_collective_backend(name, group_class):
-    """Raises: backends cannot be added."""
+    """Raises NotImplementedError: backends cannot be added."""
     raise NotImplementedError("miniray.util.collective has one backend, shared memory; no others can be registered")
 
 
@@ -310,7 +310,7 @@ def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
     if group.size <= 2 or array.nbytes < _OBJECT_BYTES:
         array[...] = _combined(everybody, op)
         return
-    # Each rank combines one part, and then they exchange the parts: a rank reads at most twice its own size.
+    # Each rank combines one part, and then the ranks exchange the parts: a rank reads at most twice its own size.
     import numpy
     parts = [numpy.array_split(each.reshape(-1), group.size)[group.rank] for each in everybody]
     done = group.meet(_named("the second half of allreduce", array), _combined(parts, op))
@@ -356,7 +356,7 @@ def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
 
 
 def barrier(group_name="default"):
-    """Waits until all ranks have called it."""
+    """Waits until all ranks have called this function."""
     _group(group_name).meet("barrier")
 
 

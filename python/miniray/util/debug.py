@@ -8,8 +8,8 @@ _mode = "once"  # "once", "periodically" or "never"
 
 
 def log_once(key):
-    """Whether this process asks with this key for the first time; after enable_periodic_logging(), for the first time
-    in a minute."""
+    """Whether this is the first call with this key in this process; after enable_periodic_logging(), the first call in
+    a minute."""
     now = time.monotonic()
     if _mode == "never" or key in _said and (_mode == "once" or now - _said[key] < _PERIOD_S):
         return False
@@ -30,7 +30,7 @@ def enable_periodic_logging():
 
 
 def reset_log_once(key=None):
-    """Forgets that log_once() was called with this key, or with any key."""
+    """Resets log_once() for this key, or for all keys."""
     if key is None:
         _said.clear()
     else:

@@ -1,6 +1,6 @@
 """A backend for joblib, and so for scikit-learn: `register_ray()`, then `with joblib.parallel_backend("ray"):`.
 
-joblib's own multiprocessing backend does the work, over a pool of actors.
+The backend is joblib's own multiprocessing backend over a pool of actors.
 """
 
 import miniray
@@ -16,7 +16,7 @@ __all__ = ["register_ray"]
 
 
 class RayBackend(MultiprocessingBackend):
-    """The joblib backend. As many jobs run at once as there are CPUs, or fewer if fewer are asked for."""
+    """The joblib backend. As many jobs run at once as there are CPUs, or fewer if fewer are requested."""
 
     supports_sharedmem = False
 

@@ -34,7 +34,8 @@ class Metric:
         self._default_tags, self._values = {}, {}
         with _lock:
             earlier = _all.get(name)
-            if type(earlier) is type(self):  # a metric of the same name continues
+            # A metric replaces an earlier one of the same name, and continues its values.
+            if type(earlier) is type(self):
                 self._values = earlier._values
             _all[name] = self
 
@@ -81,7 +82,7 @@ class Metric:
 
 
 def _made_there(cls, arguments, default_tags):
-    """The metric of the receiving process, for one that was sent with a function."""
+    """The metric of this name in the receiving process, for a metric that was sent with a function."""
     return cls(**arguments).set_default_tags(default_tags)
 
 

@@ -249,7 +249,7 @@ class Pool:
         self._results = [each for each in self._results if not each.ready()] + [result]
         return result
 
-    # ---- Life.
+    # ---- Shutdown.
 
     def _check(self):
         if not self._open:

@@ -5,7 +5,7 @@ import miniray
 from miniray import _core
 from miniray._core_api import cluster as _cluster, ids as _ids, options as _options
 
-_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_placement_strategy
+_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # indexed by mr_placement_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
 _NOT_COUNTED = {"memory", *_options.THIS_NODE}
 _GONE_MAX = 1000

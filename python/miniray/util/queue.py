@@ -1,11 +1,11 @@
-"""A queue that tasks and actors share. It lives in an actor, whose waiting callers are coroutines."""
+"""A queue that tasks and actors share. The queue is an actor, whose waiting callers are coroutines."""
 
 import asyncio
 import queue
 
 import miniray
 
-_MANY = 100_000  # callers may wait at once; with a small limit, waiting writers could keep readers out
+_MANY = 100_000  # limit of concurrent calls; with a small limit, waiting writers could keep readers out
 
 
 class Empty(queue.Empty):
@@ -34,7 +34,7 @@ class _QueueActor:
         return True
 
     async def get(self, timeout):
-        """The next item in a list; None if there was none in time."""
+        """The next item in a list; None: timed out."""
         if timeout == 0:
             return await self.get_batch(1)
         try:
@@ -43,7 +43,7 @@ class _QueueActor:
             return None
 
     async def put_batch(self, items):
-        """Adds all items or none; returns whether it did."""
+        """Adds all items or none; returns whether they were added."""
         if 0 < self.maxsize < self.items.qsize() + len(items):
             return False
         for item in items:
@@ -131,7 +131,7 @@ class Queue:
 
 
 def _patience(block, timeout):
-    """The longest wait of the actor in seconds; None: no limit, 0: none."""
+    """The actor's wait limit in seconds; None: no limit, 0: no wait."""
     if timeout is not None and timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
     return timeout if block else 0

@@ -1,4 +1,4 @@
-"""Where a task or an actor runs: `f.options(scheduling_strategy=…)`. On one machine only a placement group matters."""
+"""Placement of tasks and actors: `f.options(scheduling_strategy=…)`. On one machine only a placement group matters."""
 
 from miniray._core_api import scheduling as _scheduling
 
@@ -17,7 +17,7 @@ class PlacementGroupSchedulingStrategy:
         self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
 
     def place(self):
-        """(name of the group, number of the bundle from 1 or 0 for any)"""
+        """(id of the group, number of the bundle from 1 or 0 for any)"""
         return _scheduling.bundle_of(self.placement_group, self.placement_group_bundle_index)
 
 

@@ -2,8 +2,8 @@
 
 
 def register_serializer(cls, *, serializer, deserializer):
-    """Makes this process send an instance of `cls` as serializer(instance); the receiver calls deserializer with that.
-    Subclasses are not affected."""
+    """Makes this process send an instance of `cls` as serializer(instance), from which the receiver's deserializer
+    makes the object. Subclasses are not affected."""
     import cloudpickle
 
     def reduce(instance):

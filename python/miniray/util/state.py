@@ -81,7 +81,7 @@ def _look(what):
 
 
 def _long_id(short, node_id):
-    """"a2:1" as handles have it, "o2:5.2" and "t2:5.2" as references do."""
+    """The long form of "a2:1" (as in handles) or of "o2:5.2" and "t2:5.2" (as in references)."""
     process, _, rest = short[1:].partition(":")
     place, _, turn = rest.partition(".")
     word = int(place) if short[0] == "a" else int(turn or 1) << 28 | int(place)
@@ -241,7 +241,7 @@ def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, r
                  filters, limit)
 
 
-# ---- One of them.
+# ---- Single items.
 
 
 def _one(states, field, wanted):

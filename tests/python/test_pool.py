@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+import time
 
 import pytest
 
@@ -159,11 +160,19 @@ def test_imap_next_times_out(ray):
                 results.next(timeout=0.01)
 
 
-def test_the_initializer_runs_in_every_process(ray):
+def test_the_initializer_runs_in_every_process(ray, tmp_path):
     def begin(name, value):
         os.environ[name] = value
+
+    def meet(_):  # returns when both processes have an item
+        (tmp_path / str(os.getpid())).touch()
+        until = time.monotonic() + 30
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+        return os.getpid(), os.environ.get("POOL_TEST")
+
     with Pool(2, begin, ("POOL_TEST", "begun")) as pool:
-        seen = pool.map(lambda _: (os.getpid(), os.environ.get("POOL_TEST")), range(8), chunksize=1)
+        seen = pool.map(meet, range(8), chunksize=1)
     assert {value for _, value in seen} == {"begun"} and len({pid for pid, _ in seen}) == 2
     with pytest.raises(TypeError):
         Pool(1, initializer="no function")

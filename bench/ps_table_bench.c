@@ -103,7 +103,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     sparse_table_destroy(table);
 }
 
-/* ---- The limit: positions are known, so there is no search. */
+/* ---- The limit: rows are read by their position, without a search for keys. */
 
 typedef struct index_line { /* cache line of the index with the numbers of four rows */
     uint64_t numbers[4], rest[4];

@@ -11,8 +11,8 @@ extern PyTypeObject py_shared_model_type;
 PyObject *py_shared_model_open(PyObject *module, PyObject *bytes);
 
 /* Exports these weights if all tensors are in the block: *weights becomes the description that a server gets instead,
- * valid while the block lives and until the next export. False: some tensor is not in the block, or another sync is
- * writing the block, or there is no block. */
+ * valid while the block lives and until the next export. False: a tensor is not in the block, another sync is writing
+ * the block, or the block is of a runtime that was shut down. */
 bool py_shared_model_lend(PyObject *self, mr_arg *weights);
 /* The same with a copy (mr_model_copy), wherever the tensors are. */
 bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights);

@@ -365,7 +365,7 @@ static const scenario_mutation mutations[] = {
     {"no-freeze", "the round state voids a rank without freezing its slots first", 2700},
     {"freeze-soft", "a freeze is kept in memory only", 2700},
     {"first-enough", "each head closes a round with the first contributions that suffice", 1000},
-    {"say-counted", "a rank whose contribution was dropped is told that it counted", 100},
+    {"say-counted", "the server acknowledges a dropped contribution as counted", 100},
     {"no-credit", "ranks and servers ignore credit", 100},
     {"no-cut", "a rank that repeats a step sends batches across the vector clock", 1000},
     {"no-priority", "ranks ignore priorities", 300},

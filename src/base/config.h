@@ -80,7 +80,7 @@ typedef struct config { /* plain data: copied and compared bytewise; nothing to 
  * and the allowed values. */
 MR_MUST mr_status config_load(const char *const *settings, const char *const *environment, config *out);
 
-/* Logs a warning for each variable MINIRAY_… that is no option, with the most similar option. */
+/* Logs a warning for each variable MINIRAY_… that names no option, and suggests the most similar option. */
 void config_warn_unknown(const char *const *environment);
 
 /* Applies the process-wide settings: level and format of the log. */

@@ -111,8 +111,8 @@ bool consumer_group_restart(consumer_group *group, uint64_t birth);
 bool consumer_group_pass(consumer_group *group, const consumer_group_wish *wish);
 
 /* Claims batches for steps of a rank, in order, until a step that is claimed or the end of the data. MR_STALE: the
- * first step is claimed or over, the process is not a worker of the group, or there is no data. MR_INVALID: malformed
- * wish. MR_TOO_LARGE: the group is full. */
+ * first step is claimed or over, the process is not a worker of the group, or the group has no data. MR_INVALID:
+ * malformed wish. MR_TOO_LARGE: the group is full. */
 MR_MUST mr_status consumer_group_claim(consumer_group *group, uint32_t id, uint64_t incarnation,
                                        const consumer_group_wish *wish);
 

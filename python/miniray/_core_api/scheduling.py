@@ -22,7 +22,7 @@ def place(strategy, group=None, index=None):
 
 
 def bundle_of(group, index):
-    """(id of the group, bundle from 1 or 0 for any), checked; a group of None is no group."""
+    """The placement group as (id, bundle), checked: bundles are counted from 1, 0 is any bundle. None: (b"", 0)."""
     if group is not None and group.is_empty:
         raise ValueError("placement_group is empty")
     count = 0 if group is None else group.bundle_count

@@ -23,7 +23,7 @@
 #include "ps/cluster_map.h"
 
 #define DATA_CLIENT_MARK_US INT64_C(300000) /* interval between its queries for the low watermark */
-/* batches of so many steps are claimed at once */
+/* limits of the number of steps whose batches are claimed by one request */
 enum { DATA_CLIENT_STEPS_LEAST = 4, DATA_CLIENT_STEPS_MOST = 1 << 14 };
 
 typedef struct data_client_options {

@@ -100,7 +100,7 @@ static void drop(error_feedback *feedback, entry *entry) {
     remove_entry(feedback, entry);
 }
 
-/* The entry of the key, with room for so many values; new values are 0. NULL: no memory. */
+/* The entry of the key, with room for `length` values; new values are 0. NULL: no memory. */
 static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     entry *there = map_get(&feedback->by_key, key);
     if (there != NULL && there->room >= length) return there;

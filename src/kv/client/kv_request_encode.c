@@ -17,7 +17,7 @@ _Static_assert((int)MR_PS_ARRAYS_MAX <= (int)ERROR_FEEDBACK_ARRAYS_MAX, "every a
 
 bool kv_request_is_coded(const kv_request *request) { return !request->set && table_info_is_lossy(request->table); }
 
-/* The codec for a section of so many values. */
+/* The codec for a section of `items` values. */
 static codec codec_of(const kv_request *request, size_t items) {
     const codec *wanted = &request->table->table.schema.codec, none = {.id = CODEC_NONE};
     return codec_bound(wanted, items) < codec_bound(&none, items) ? *wanted : none;

@@ -17,7 +17,7 @@ typedef struct kv_request_builder { /* a request that is being split */
 /* Checks that a step is open, and that the table exists and has arrays (`has_arrays`) or keys. */
 mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays);
 mr_status kv_request_check_finite(const kv_request *request, size_t count); /* the pushed values */
-/* Whether so many more bytes (in rounds) or sections (outside rounds) of this step fit into the slot's queue. */
+/* Whether `bytes` more (in rounds) or `sections` more (outside rounds) of this step fit into the slot's queue. */
 mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes);
 mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket);
 
@@ -48,7 +48,7 @@ typedef struct kv_request_section { /* a section of a push, as the input of a co
 } kv_request_section;
 
 bool kv_request_is_coded(const kv_request *request); /* by a lossy codec */
-/* upper bound for a section of so many values */
+/* upper bound for a section of `items` values */
 size_t kv_request_value_bytes(const kv_request *request, size_t items);
 /* Converts values from the table's dtype to floats. */
 void kv_request_floats(const kv_request *request, const void *from, size_t count, float *to);

@@ -31,7 +31,7 @@ typedef struct push_encoder { /* push_encoder_init */
 void push_encoder_init(push_encoder *encoder);
 void push_encoder_fini(push_encoder *encoder);
 
-/* Reserves memory for a section of so many values and keys, and a message of so many bytes. MR_NOMEM. */
+/* Reserves memory for a section of `values` values and `keys` keys, and a message of `message` bytes. MR_NOMEM. */
 MR_MUST mr_status push_encoder_reserve(push_encoder *encoder, size_t values, size_t keys, size_t message);
 
 compressor *push_encoder_press(push_encoder *encoder, compressor_id id); /* NULL: not available on this machine */

@@ -83,7 +83,7 @@ typedef struct slot_queue { /* initialized by slot_queue_init */
 void slot_queue_init(slot_queue *queue, uint32_t slot, bool holds);
 void slot_queue_fini(slot_queue *queue); /* the queue must be empty (slot_queue_fail) */
 
-/* The gathering batch, with room for so many bytes; begins one if there is none. */
+/* The gathering batch, with room for these bytes; begins a batch if none gathers. */
 push_batch *slot_queue_gather(slot_queue *queue, size_t bytes);
 size_t slot_queue_gathered(const slot_queue *queue); /* bytes in the gathering batch */
 /* Records that a section was written to the batch. */
@@ -97,7 +97,7 @@ void slot_queue_skip(slot_queue *queue, uint64_t name); /* the slot has already 
 /* Closes the gathering batch with this seq, at the end of a step. Makes an empty batch if there is none. */
 void slot_queue_close(slot_queue *queue, uint64_t name);
 
-/* The gathering query for this step, to which an answer of so many bytes is added; begins one if there is none. */
+/* The gathering query for this step, to which the answer's bytes are added; begins a query if none gathers. */
 query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, size_t answer);
 /* records the receiver of a section that was written */
 void slot_queue_expect(query_batch *batch, const scatter *part);

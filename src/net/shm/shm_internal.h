@@ -27,7 +27,7 @@ struct shm_transport { /* fields of every poll first, tables last */
     bool polling;
     bool broker_gone;
     shm_link *last; /* the link that received last: spinning waits for its peer */
-    list todo;      /* links with work other than records in their ring */
+    list to_visit;  /* links with events other than records in their ring */
 
     arena arena; /* a copy of the client's, for locality */
     int event_fd;

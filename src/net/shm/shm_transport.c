@@ -2,7 +2,7 @@
  *
  * Links are in a table by index; the index is also the link's ready bit, and index 0 is the broker's (marked when its
  * socket has a message). Events that must not be called within a function of the transport (on_open, on_closed)
- * are queued in `todo` for the next poll. Tested by tests/shm_transport_test.c. */
+ * are queued in `to_visit` for the next poll. Tested by tests/shm_transport_test.c. */
 #include "net/shm/shm_internal.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void remove_link(shm_transport *transport, shm_link *link) {
 
 static void queue(shm_transport *transport, shm_link *link) {
     list_remove(&link->queued);
-    list_push_back(&transport->todo, &link->queued);
+    list_push_back(&transport->to_visit, &link->queued);
 }
 
 /* ---- Hot links. */
@@ -116,11 +116,11 @@ static size_t receive(shm_transport *transport, shm_link *link) {
 
 /* Ends links that are due: one that the other side left, once all its records are read; one that was closed here, once
  * its body is sent. */
-static size_t work_todo(shm_transport *transport) {
+static size_t visit_links(shm_transport *transport) {
     size_t count = 0;
     list now;
     list_init(&now);
-    while (!list_empty(&transport->todo)) list_push_back(&now, list_pop_front(&transport->todo));
+    while (!list_empty(&transport->to_visit)) list_push_back(&now, list_pop_front(&transport->to_visit));
     for (list *item; (item = list_pop_front(&now)) != NULL;) {
         shm_link *link = container_of(item, shm_link, queued);
         if (link->state == SHM_LINK_GONE && link->linked && !link->deaf &&
@@ -251,7 +251,7 @@ static __attribute__((noinline)) size_t look_around(shm_transport *transport) {
     }
     if (transport->polls >= SHM_TRANSPORT_CLOCK_EVERY) look_at_clock(transport);
     if (transport->control_due) count += ask_broker(transport);
-    if (!list_empty(&transport->todo)) count += work_todo(transport);
+    if (!list_empty(&transport->to_visit)) count += visit_links(transport);
     return count;
 }
 
@@ -270,7 +270,7 @@ size_t shm_transport_poll(shm_transport *transport) {
     transport->host.wait.alone = false;
     bool more = ++transport->polls >= SHM_TRANSPORT_CLOCK_EVERY || doorbell_marked(transport->host.self) ||
                 transport->control_due;
-    if (__builtin_expect(more || !list_empty(&transport->todo), 0)) count += look_around(transport);
+    if (__builtin_expect(more || !list_empty(&transport->to_visit), 0)) count += look_around(transport);
     transport->polling = false;
     CHECK_INVARIANTS(PROCESS_BLOCK_LINKS_MAX, shm_transport_check(transport));
     return count;
@@ -371,7 +371,7 @@ transport shm_transport_transport(shm_transport *shm_transport) {
 mr_status shm_transport_open(const shm_transport_options *options, const transport_events *events, void *context,
                              shm_transport **out) {
     shm_transport *transport = xcalloc_lines(sizeof *transport);
-    list_init(&transport->todo);
+    list_init(&transport->to_visit);
     transport->idle_look_us = CLOCK_NEVER_US;
     transport->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : SHM_TRANSPORT_RING_IDLE_US;
     transport->host.events = events;

@@ -32,7 +32,8 @@ static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
 static bool prepare_sleep(shm_transport *transport, doorbell_state how) {
     doorbell_arm(transport->host.self, how);
     while (transport->hot_count > 0) shm_transport_arm(transport, transport->hot[transport->hot_count - 1]);
-    if (!doorbell_marked(transport->host.self) && list_empty(&transport->todo) && !transport->control_due) return true;
+    if (!doorbell_marked(transport->host.self) && list_empty(&transport->to_visit) && !transport->control_due)
+        return true;
     doorbell_disarm(transport->host.self);
     return false;
 }
@@ -153,7 +154,9 @@ static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller
     transport->control_due |= broker_spoke;
 }
 
-static bool is_due(const shm_transport *transport) { return !list_empty(&transport->todo) || transport->control_due; }
+static bool is_due(const shm_transport *transport) {
+    return !list_empty(&transport->to_visit) || transport->control_due;
+}
 
 void shm_transport_wait(shm_transport *transport, poller *lock, int64_t timeout_us) {
     show(transport);

@@ -54,6 +54,9 @@ static void start_in(socket_pair *pair, event_loop *loop, const char *address, c
     socket_transport_options of_server = server == NULL ? (socket_transport_options){0} : *server;
     socket_transport_options of_client = client == NULL ? (socket_transport_options){0} : *client;
     of_server.shares = of_client.shares = pair->shares;
+    /* A busy machine may stop this process for longer than the default timeout, and would then close the link. */
+    if (of_server.hello_timeout_us == 0) of_server.hello_timeout_us = SOCKET_END_PATIENCE_US;
+    if (of_client.hello_timeout_us == 0) of_client.hello_timeout_us = SOCKET_END_PATIENCE_US;
     assert_true(socket_end_open(&pair->server, loop, &of_server));
     assert_true(socket_end_listen(&pair->server, address));
     assert_true(socket_end_open(&pair->client, pair->loop, &of_client));
@@ -80,10 +83,13 @@ void socket_pair_link_apart(socket_pair *pair, const socket_transport_options *s
     assert_int_equal(event_loop_create(&pair->other), MR_OK);
     start_in(pair, pair->other, pair->addresses[0], server, client);
     pair->link = socket_end_connect(&pair->client, pair->server.address);
-    while (pair->client.opened == 0 || pair->server.opened == 0) {
+    int64_t give_up_us = clock_now_us(clock_real()) + SOCKET_END_PATIENCE_US;
+    while ((pair->client.opened == 0 || pair->server.opened == 0) && clock_now_us(clock_real()) < give_up_us) {
         event_loop_run_once(pair->loop, 1000);
         event_loop_run_once(pair->other, 1000);
+        assert_int_equal(pair->client.closed + pair->server.closed, 0);
     }
+    assert_true(pair->client.opened == 1 && pair->server.opened == 1);
 }
 
 void socket_pair_down(socket_pair *pair) {

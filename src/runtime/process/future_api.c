@@ -168,11 +168,15 @@ static void one_came(object_waiter *waiter, object *object) {
     if (many->left > 0 && --many->left == 0) poller_finish(&many->mr->poller, &many->waiter);
 }
 
+/* Not inline: the parts of the text would occupy registers in the loop over all objects of an mr_wait. */
+static __attribute__((cold, noinline)) object *not_found(mr_ref ref) {
+    error_set(MR_NOT_FOUND, "this process does not have object " OBJECT_ID ": it was released", OBJECT_ID_OF(ref));
+    return NULL;
+}
+
 static object *find_object(mr_context *mr, mr_ref ref) {
     object *object = object_find(&mr->worker.objects, ref);
-    if (object == NULL)
-        error_set(MR_NOT_FOUND, "this process does not have object " OBJECT_ID ": it was released", OBJECT_ID_OF(ref));
-    return object;
+    return object != NULL ? object : not_found(ref);
 }
 
 mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us) {

@@ -175,8 +175,9 @@ MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((
 MR_API mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message);
 
 /* Lets the body return before its call ends: the body calls mr_defer, hands the call to another thread or a loop, and
- * returns MR_OK. That thread calls mr_return or mr_fail and then mr_finish, once. The call and its arguments live until
- * then; later calls of the actor begin meanwhile. */
+ * returns MR_OK. That thread calls mr_return or mr_fail and then mr_finish, once, perhaps before the body has returned.
+ * The call and its arguments live until then; later calls of the actor begin meanwhile. A body that cannot hand over
+ * its call returns another status, which ends the call: mr_finish must not follow. */
 MR_API void mr_defer(mr_call *call);
 MR_API void mr_finish(mr_call *call, mr_status status); /* frees the call */
 /* Makes `call` the parent of everything that this process submits until the next mr_resume or the next body; children

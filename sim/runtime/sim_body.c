@@ -65,7 +65,7 @@ static void end_body(void *context, uint64_t unused) {
     if (call->result != NULL && call->result->attachment != NULL) sim_count(runtime->world->sim, "large by name", 1);
     runtime->call = NULL;
     runtime->work = NULL;
-    worker_ran(runtime->worker.worker, call, worker_run(call));
+    worker_conclude(runtime->worker.worker, call, worker_run(call));
     worker_finish(runtime->worker.worker, call);
     sim_runtime_work(runtime);
 }
@@ -194,7 +194,7 @@ void sim_runtime_work(sim_runtime *runtime) {
             return;
         }
         sim_count(runtime->world->sim, "refused works", 1);
-        worker_ran(worker, runtime->call, worker_run(runtime->call));
+        worker_conclude(worker, runtime->call, worker_run(runtime->call));
         worker_finish(worker, runtime->call);
         runtime->call = NULL;
     }

@@ -29,6 +29,43 @@ static _Noreturn void end_child(const mr_call *call, mr_status status) {
     _exit(status == MR_OK ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
+/* ---- A deferred call has two ends, in any order and on any threads: its body returns (`left`), and its outcome is set
+ * (`settled`). The thread of the later end, which finds the other with the lock held, answers and frees the call: the
+ * other thread must not use it any more. */
+
+/* Makes this thread the only one that sets the outcome. False: the call was not deferred, or a thread was first. */
+static bool claim(mr_context *mr, mr_call *call) {
+    context_lock(mr);
+    bool first = call->deferred && !call->finished;
+    if (first) call->finished = true;
+    context_unlock(mr);
+    return first;
+}
+
+/* Sets the outcome of a deferred call, and ends the call if its body has returned. False: as for claim. */
+static bool settle(mr_context *mr, mr_call *call, mr_status status) {
+    if (!claim(mr, call)) return false;
+    worker_conclude(mr->worker.worker, call, status);
+    context_lock(mr);
+    call->settled = true;
+    cancel_wish spared = call->left ? callback_spared(call) : (cancel_wish){0};
+    if (call->left) worker_finish(mr->worker.worker, call);
+    core_worker_stir(&mr->worker);
+    context_unlock(mr);
+    if (spared.fn != NULL) spared.fn(spared.user, false);
+    return true;
+}
+
+/* The body of a deferred call has returned. If it failed, it has not passed its call on: its failure is the outcome. */
+static __attribute__((noinline)) void leave_deferred(mr_context *mr, mr_call *call, mr_status status) {
+    if (status == MR_OK || settle(mr, call, status)) return;
+    log_error("%s returned %s after mr_finish had ended its call: ignored; a body returns MR_OK after it has passed "
+              "its deferred call on",
+              mr_call_name(call), mr_status_name(status));
+}
+
+/* ---- Running. */
+
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still pending. */
 static void run(mr_context *mr, mr_call *call) {
     core_worker_stir(&mr->worker);
@@ -38,13 +75,16 @@ static void run(mr_context *mr, mr_call *call) {
     context_unlock(mr);
     mr_status status = worker_run(call);
     if (!context_is_ours(mr)) end_child(call, status);
-    worker_ran(mr->worker.worker, call, status);
+    if (call->deferred)
+        leave_deferred(mr, call, status);
+    else
+        worker_conclude(mr->worker.worker, call, status);
     context_lock(mr);
     mr->progress.presence++;
     call->left = true;
     worker_left(mr->worker.worker, call);
     cancel_wish spared = {0};
-    if (!call->deferred || call->finished || call->failed != NULL) {
+    if (!call->deferred || call->settled) {
         spared = callback_spared(call);
         worker_finish(mr->worker.worker, call);
     }
@@ -66,18 +106,8 @@ void mr_defer(mr_call *call) { call->deferred = true; }
 void mr_finish(mr_call *call, mr_status status) {
     mr_context *mr = call->mr;
     if (!context_is_ours(mr)) end_child(call, status);
-    if (!call->deferred || call->finished) {
+    if (!settle(mr, call, status))
         log_error("mr_finish: %s was not deferred (mr_defer), or has ended already; ignored", mr_call_name(call));
-        return;
-    }
-    worker_conclude(mr->worker.worker, call, status);
-    context_lock(mr);
-    call->finished = true;
-    cancel_wish spared = call->left ? callback_spared(call) : (cancel_wish){0};
-    if (call->left) worker_finish(mr->worker.worker, call);
-    core_worker_stir(&mr->worker);
-    context_unlock(mr);
-    if (spared.fn != NULL) spared.fn(spared.user, false);
 }
 
 void mr_resume(mr_context *mr, mr_call *call) {

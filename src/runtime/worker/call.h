@@ -63,9 +63,10 @@ struct mr_call {
     bool alone;            /* a cancellation spares its children */
     bool asked_cancel;     /* a cancel callback was set */
     cancel_wish on_cancel; /* that callback, until it is called */
-    bool deferred;         /* the body returns before its answer (mr_defer), which mr_finish sends */
-    bool left;             /* the body has returned */
-    bool finished;         /* mr_finish was called; the later of both events answers */
+    bool deferred;         /* mr_defer was called: written by the body's thread only */
+    bool left;             /* the body has returned. This and the next two are used with the lock held only */
+    bool finished;         /* deferred: a thread has begun to set the outcome, and no other may */
+    bool settled;          /* deferred: the outcome is set; the later of `left` and `settled` answers */
     uint64_t event;        /* number of the call in the worker's event ring */
     uint64_t run;          /* number of this run; 0: in an actor with several threads */
     borrow_gate gate;      /* opens when references kept from its arguments are borrowed */
@@ -109,7 +110,7 @@ static inline void call_clear(mr_call *call) {
     call->yield = NULL;
     call->cancelled = call->alone = call->asked_cancel = false;
     call->on_cancel = (cancel_wish){0};
-    call->deferred = call->left = call->finished = false;
+    call->deferred = call->left = call->finished = call->settled = false;
     call->run = 0;
 }
 /* Resets the record as if zeroed: at the end of a call, after its answer, and not at the begin of the next one. */

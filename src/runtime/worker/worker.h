@@ -32,8 +32,8 @@ bool worker_is_running(const worker *worker);    /* a call was taken and is not 
 mr_call *worker_next(worker *worker);            /* takes the next call; NULL: none; borrowed until worker_finish */
 void worker_show(worker *worker, mr_call *call); /* shows arguments that are in the store; may wait */
 mr_status worker_run(mr_call *call);             /* runs the body; the lock is not needed */
-void worker_ran(worker *worker, mr_call *call, mr_status status); /* packs its results; the lock is not needed */
-/* Sets the outcome of a call whose answer was deferred; the lock is not needed. */
+/* Sets the outcome of a call by the status of its body, or of mr_finish: packs its results, or makes the failure. Only
+ * one thread does so; the lock is not needed. */
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* later submissions are not children of the body */
 void worker_finish(worker *worker, mr_call *call);     /* answers with the outcome */

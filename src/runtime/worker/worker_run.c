@@ -129,11 +129,8 @@ mr_status worker_run(mr_call *call) {
     return call->body(call);
 }
 
-void worker_ran(worker *worker, mr_call *call, mr_status status) {
-    if (call->failed == NULL && (!call->deferred || status != MR_OK)) worker_conclude(worker, call, status);
-}
-
 void worker_conclude(worker *worker, mr_call *call, mr_status status) {
+    if (call->failed != NULL) return; /* its arguments could not be shown: the body did not run */
     if (status == MR_OK) status = call_gather(call);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }

@@ -296,6 +296,72 @@ static void the_command_lists_and_exports(void **state) {
     assert_true(ps_fixture_fini(&scene.fixture));
 }
 
+static uint64_t create(const ps_fixture *fixture) {
+    char text[4096], line[TEMP_DIR_FOLDER_MAX + 96];
+    snprintf(line, sizeof line, "create --scheduler %s", fixture->address);
+    int code = run(line, fixture->folder, text, sizeof text);
+    if (code != 0) fprintf(stderr, "create ended with %d: %s\n", code, text);
+    assert_int_equal(code, 0);
+    return strtoull(text, NULL, 10);
+}
+
+/* Makes steps as rank 0, pulls the table in the next step, and ends inside that step. `saves`: a checkpoint is created
+ * by the rank, inside the step. */
+static void use(const ps_fixture *fixture, uint64_t steps, bool saves, float out[2]) {
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
+    const uint64_t keys[] = {3, 8};
+    const float ones[] = {1, 2};
+    mr_ps *ps = ps_fixture_connect(fixture, 0);
+    assert_non_null(ps);
+    mr_ps_table *sums;
+    mr_ps_ticket ticket;
+    uint64_t step;
+    must(mr_ps_table_create(ps, "sums", &options, PS_FIXTURE_PATIENCE_US, &sums));
+    for (uint64_t i = 0; i < steps; i++) {
+        must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+        must(mr_ps_push(sums, keys, 2, ones, NULL, NULL, &ticket));
+        must(mr_ps_end(ps));
+    }
+    must(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+    must(mr_ps_pull(sums, keys, 2, out, NULL, NULL, NULL));
+    if (saves) {
+        uint64_t number;
+        must(mr_ps_push(sums, keys, 2, ones, NULL, NULL, &ticket));
+        must(mr_ps_checkpoint(fixture->address, PS_FIXTURE_PATIENCE_US, &number));
+        assert_int_equal(number, step);
+    }
+    mr_ps_table_free(sums);
+    mr_ps_close(ps);
+}
+
+/* No round ends: the only rank is inside a step, or has ended. */
+static void a_model_without_workers_is_saved(void **state) {
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
+    char text[4096], line[TEMP_DIR_FOLDER_MAX + 96];
+    float seen[2], after[2];
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    snprintf(line, sizeof line, "create --scheduler %s", fixture.address);
+    assert_int_equal(run(line, fixture.folder, text, sizeof text), 1);
+    if (strstr(text, "no step of a bsp table has ended") == NULL) fail_msg("%s", text);
+    use(&fixture, 3, true, seen);
+    assert_true(seen[0] == 3 && seen[1] == 6);
+    assert_int_equal(create(&fixture), 3); /* nothing new */
+    use(&fixture, 2, false, seen);
+    assert_true(seen[0] == 5 && seen[1] == 10);
+    assert_int_equal(create(&fixture), 5);
+    uint64_t generation = ps_fixture_generation(&fixture);
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_kill(&fixture, &fixture.server[i]);
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    assert_true(ps_fixture_full(&fixture, generation, NULL));
+    use(&fixture, 0, false, after);
+    assert_memory_equal(after, seen, sizeof seen);
+    assert_true(ps_fixture_fini(&fixture));
+}
+
 static void the_command_makes_one(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP};
     char text[4096], line[TEMP_DIR_FOLDER_MAX + 96];
@@ -318,6 +384,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_of_rounds_is_read),   cmocka_unit_test(a_checkpoint_without_rounds_is_read),
         cmocka_unit_test(a_damaged_checkpoint_is_reported), cmocka_unit_test(a_missing_checkpoint_is_reported),
         cmocka_unit_test(the_command_lists_and_exports),    cmocka_unit_test(the_command_makes_one),
+        cmocka_unit_test(a_model_without_workers_is_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -522,10 +522,29 @@ void ps_checker_whole(ps_checker *checker, uint64_t checkpoint) {
     if (checkpoint > checker->whole) checker->whole = checkpoint;
 }
 
-/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. */
-static size_t cut_of(const ps_checker *checker, uint32_t slot, uint64_t checkpoint) {
+/* The record of a checkpoint; NULL: none, so a generation begins from nothing. */
+static ps_saved *saved_of(ps_checker *checker, uint64_t checkpoint) {
+    for (size_t i = checker->saved_count; i-- > 0 && i + PS_SAVED_MAX >= checker->saved_count;)
+        if (checker->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return &checker->saved[i % PS_SAVED_MAX];
+    return NULL;
+}
+
+/* Whether the slot has this version at both lsns, the first of which is where the version begins. */
+static bool is_at_version(const ps_checker_history *history, uint64_t lsn, uint64_t later) {
+    for (uint64_t i = lsn; i < later; i++)
+        if (history->events[i].kind == REPLICA_LOG_ROUND) return false;
+    return later >= lsn;
+}
+
+/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. With rounds a slot may be cut at any lsn at
+ * which it has the version: the store's report has it, and without a report it is where the version begins. */
+static size_t cut_of(ps_checker *checker, uint32_t slot, uint64_t checkpoint) {
     if (checkpoint == 0) return 0;
-    replica_log_kind kind = in_rounds(checker, slot) ? REPLICA_LOG_ROUND : REPLICA_LOG_MARK;
+    const ps_saved *saved = saved_of(checker, checkpoint);
+    bool rounds = in_rounds(checker, slot);
+    uint64_t told = saved == NULL ? 0 : saved->lsn[slot];
+    if (told != 0) return told;
+    replica_log_kind kind = rounds ? REPLICA_LOG_ROUND : REPLICA_LOG_MARK;
     uint64_t lsn = find_name(&checker->histories[slot], 0, kind, 0, checkpoint);
     return lsn == 0 ? SIZE_MAX : lsn;
 }
@@ -535,9 +554,21 @@ static void note_saved(ps_checker *checker, uint64_t checkpoint) {
         (ps_saved){.checkpoint = checkpoint, .ranks = checker->rank_count, .known = checker->known};
 }
 
+static void note_lsn(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
+    ps_saved *saved = saved_of(checker, checkpoint);
+    if (saved != NULL && in_rounds(checker, slot)) saved->lsn[slot] = lsn;
+}
+
 void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
-    size_t cut = cut_of(checker, slot, checkpoint);
     if (slot == 0) note_saved(checker, checkpoint);
+    const ps_checker_history *history = &checker->histories[slot];
+    size_t cut = cut_of(checker, slot, checkpoint);
+    bool rounds = in_rounds(checker, slot), later = rounds && lsn > cut && lsn <= history->count;
+    if (later && is_at_version(history, cut, lsn)) {
+        sim_count(checker->sim, "open versions cut", 1);
+        cut = lsn;
+    }
+    note_lsn(checker, checkpoint, slot, lsn);
     if (lsn != cut)
         sim_violation(checker->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
                       (int)lsn, (int)cut);
@@ -558,13 +589,6 @@ void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
                               "checkpoint %d is not exact: rank %u is at %" PRIx64 " in slot %u, at %" PRIx64 " in 0",
                               (int)checkpoint, rank, name, slot, first);
         }
-}
-
-/* The record of a checkpoint; NULL: none, so a generation begins from nothing. */
-static ps_saved *saved_of(ps_checker *checker, uint64_t checkpoint) {
-    for (size_t i = checker->saved_count; i-- > 0 && i + PS_SAVED_MAX >= checker->saved_count;)
-        if (checker->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return &checker->saved[i % PS_SAVED_MAX];
-    return NULL;
 }
 
 /* Members of the first round of a generation: those of the checkpoint, if the number of ranks is the same. Several
@@ -645,6 +669,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
         }
         if (!in_rounds(checker, i)) give_names(checker, i, cut, known, map);
         check_one_value(checker, i);
+        history->before = history->count;
         history->count = history->origin = cut;
         history->acknowledged = 0;
         history->version = in_rounds(checker, i) ? map->origin : 0;
@@ -658,7 +683,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
 
 void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica *replica) {
     uint32_t slot = replica_slot(replica);
-    const ps_checker_history *history = &checker->histories[slot];
+    ps_checker_history *history = &checker->histories[slot];
     replica_look look = replica_look_at(replica);
     uint8_t bytes[256];
     buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
@@ -666,6 +691,11 @@ void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica 
     bool rounds = in_rounds(checker, slot);
     replica_write_values(replica, &values);
     size_t cut = cut_of(checker, slot, look.origin);
+    bool unused = rounds && history->count == history->origin && history->count == cut;
+    if (unused && look.applied <= history->before && is_at_version(history, cut, look.applied)) {
+        cut = history->count = history->origin = look.applied; /* the completion was not reported */
+        note_lsn(checker, look.origin, slot, cut);
+    }
     if (look.applied != cut || cut > history->count) {
         sim_violation(checker->sim, "%s begins slot %u at lsn %d, and it was cut at %d", sim_node_name(node), slot,
                       (int)look.applied, (int)cut);

@@ -50,6 +50,7 @@ typedef struct ps_checker_history { /* of one slot */
     ps_contribution *contributions; /* owned; ordered by `at`. A restore before one removes it */
     size_t contribution_count;
     size_t origin;         /* lsn at which the generation began */
+    size_t before;         /* number of entries when the generation before ended */
     uint64_t acknowledged; /* highest acknowledged lsn */
     uint64_t version;      /* BSP: current version */
     ps_history history;
@@ -77,9 +78,10 @@ enum { PS_SAVED_MAX = 8 }; /* the checkpoint store keeps fewer */
 
 typedef struct ps_saved { /* a checkpoint */
     uint64_t checkpoint;
-    uint32_t ranks, known; /* number of ranks; number of ranks that have ever existed, up to then */
-    bool used;             /* a generation has begun from this checkpoint: */
-    rank_set members;      /* members of the round with which it continued */
+    uint32_t ranks, known;      /* number of ranks; number of ranks that have ever existed, up to then */
+    uint64_t lsn[PS_SLOTS_MAX]; /* lsn of each slot's snapshot; 0: not reported */
+    bool used;                  /* a generation has begun from this checkpoint: */
+    rank_set members;           /* members of the round with which it continued */
 } ps_saved;
 
 typedef struct ps_checker {

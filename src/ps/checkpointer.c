@@ -28,13 +28,17 @@ void checkpointer_check(const checkpointer *checkpointer) {
 }
 
 void checkpointer_want(checkpointer *checkpointer) {
+    checkpointer->obstacle = CHECKPOINTER_FREE;
     if (checkpointer->wanted != 0) return;
     checkpointer->wanted = checkpointer->newest + 1;
-    checkpointer->begun = false;
+    checkpointer->begun = checkpointer->asked = false;
 }
 
-static void order_slot(const checkpointer *checkpointer, const cluster_map *map, batcher *batcher, uint32_t slot) {
+/* `now`: the open version is cut; the round state may be at any version above the newest checkpoint. */
+static void order_slot(const checkpointer *checkpointer, const cluster_map *map, batcher *batcher, uint32_t slot,
+                       bool now) {
     MR_ASSERT(slot < map->slot_count && checkpointer->wanted != 0);
+    bool first = now && slot == checkpointer->round_state;
     const cluster_map_slot *chain = &map->slots[slot];
     const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
     if (head == NULL) return;
@@ -43,7 +47,8 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
                                 .entry = REPLICA_LOG_MARK,
                                 .slot = slot,
                                 .epoch = chain->epoch,
-                                .name = checkpointer->wanted});
+                                .name = first ? checkpointer->newest + 1 : checkpointer->wanted,
+                                .prev = now ? SLOT_MESSAGE_MARK_NOW : 0});
 }
 
 static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -58,6 +63,19 @@ static void begin_patience(checkpointer *checkpointer, int64_t now_us) {
     checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
     checkpointer->signs = 0;
     checkpointer->begun = true;
+}
+
+/* No slot has cut yet, of as many slots as the cluster map has. */
+static void forget_cuts(checkpointer *checkpointer, const cluster_map *map) {
+    free(checkpointer->has_cut);
+    checkpointer->has_cut = xcalloc(map->slot_count + 1, sizeof *checkpointer->has_cut);
+    checkpointer->slot_count = map->slot_count;
+    checkpointer->cut_count = 0;
+}
+
+static void note_cut(checkpointer *checkpointer, uint32_t slot) {
+    checkpointer->cut_count += !checkpointer->has_cut[slot];
+    checkpointer->has_cut[slot] = true;
 }
 
 /* ---- Exact checkpoints. */
@@ -83,10 +101,7 @@ static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int6
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->exact && checkpointer->wanted != 0);
     checkpointer->pauses = higher(checkpointer->pauses + 1, checkpointer->wanted);
     quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
-    free(checkpointer->has_cut);
-    checkpointer->has_cut = xcalloc(map->slot_count + 1, sizeof *checkpointer->has_cut);
-    checkpointer->slot_count = map->slot_count;
-    checkpointer->cut_count = 0;
+    forget_cuts(checkpointer, map);
     checkpointer->phase = CHECKPOINTER_PAUSING;
     checkpointer->since_us = now_us;
     checkpointer->until_us = now_us + checkpointer->pause_us;
@@ -97,7 +112,7 @@ static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batch
                        int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
     for (uint32_t i = 0; i < checkpointer->slot_count; i++)
-        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i);
+        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i, false);
     if (checkpointer->cut_count < checkpointer->slot_count) return;
     end_pause(checkpointer, batcher, workers, now_us);
     checkpointer->phase = CHECKPOINTER_SAVING;
@@ -139,8 +154,7 @@ static void take_exact(checkpointer *checkpointer, const slot_message *message) 
         for (uint32_t i = 0; i < checkpointer->slot_count; i++) checkpointer->has_cut[i] = false;
         return;
     }
-    checkpointer->cut_count += !checkpointer->has_cut[message->slot];
-    checkpointer->has_cut[message->slot] = true;
+    note_cut(checkpointer, message->slot);
 }
 
 /* A worker that reports a later pause, of an earlier controller, makes the pause begin again with a higher number. */
@@ -163,6 +177,70 @@ bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map
     return checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, workers);
 }
 
+/* ---- With rounds. */
+
+static bool stand_still(const checkpointer *checkpointer, const cluster_map *map, quiesce_workers workers,
+                        int64_t now_us) {
+    if (checkpointer->cut == checkpointer->wanted || MUTATED("rounds-only")) return false;
+    return now_us - checkpointer->asked_us >= CHECKPOINTER_STILL_US || !quiesce_has_ranks(map, workers);
+}
+
+/* Ranks may train again: the next round that ends is cut. */
+static void let_rounds_end(checkpointer *checkpointer) { checkpointer->now = checkpointer->asked = false; }
+
+static void order_now(checkpointer *checkpointer, const cluster_map *map, batcher *batcher) {
+    order_slot(checkpointer, map, batcher, checkpointer->round_state, true);
+    for (uint32_t i = 0; checkpointer->now_version != 0 && i < cluster_map_round_slots(map); i++)
+        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i, true);
+}
+
+static void order_rounds(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
+                         int64_t now_us) {
+    checkpointer->round_state = cluster_map_round_state(map);
+    if (has_lost_patience(checkpointer, now_us)) {
+        if (!checkpointer->now) checkpointer->wanted++;
+        let_rounds_end(checkpointer);
+        checkpointer->begun = false;
+    }
+    begin_patience(checkpointer, now_us);
+    if (!checkpointer->asked) checkpointer->asked_us = now_us;
+    checkpointer->asked = true;
+    if (!checkpointer->now && stand_still(checkpointer, map, workers, now_us)) {
+        forget_cuts(checkpointer, map);
+        checkpointer->now = true;
+        checkpointer->now_version = 0;
+    }
+    if (checkpointer->now)
+        order_now(checkpointer, map, batcher);
+    else
+        order_slot(checkpointer, map, batcher, checkpointer->round_state, false);
+    bool cut = checkpointer->cut == checkpointer->wanted || MUTATED("mark-early");
+    for (uint32_t i = 0; cut && i < map->slot_count; i++)
+        if (i != checkpointer->round_state && !cluster_map_in_rounds(map, i))
+            order_slot(checkpointer, map, batcher, i, false);
+}
+
+/* The answer to an order to cut the open version. */
+static void take_now(checkpointer *checkpointer, const slot_message *message) {
+    bool is_cut = message->status == SLOT_MESSAGE_OK;
+    if (!checkpointer->now || message->slot >= checkpointer->slot_count) return;
+    if (message->slot != checkpointer->round_state) {
+        if (is_cut && message->lsn == checkpointer->now_version) note_cut(checkpointer, message->slot);
+        if (!is_cut && checkpointer->now_version != 0) {
+            checkpointer->obstacle = CHECKPOINTER_UNEVEN;
+            checkpointer->uneven = message->lsn < checkpointer->now_version ? message->lsn : checkpointer->now_version;
+        }
+        if (!is_cut && message->lsn > checkpointer->now_version) let_rounds_end(checkpointer);
+    } else if (message->status == SLOT_MESSAGE_GONE && message->lsn == 0) {
+        checkpointer->obstacle = CHECKPOINTER_EMPTY;
+    } else if (is_cut && checkpointer->now_version == 0) {
+        checkpointer->obstacle = CHECKPOINTER_FREE;
+        checkpointer->now_version = checkpointer->wanted = checkpointer->cut = message->lsn;
+    } else if (is_cut && message->lsn != checkpointer->now_version) {
+        let_rounds_end(checkpointer);
+    }
+}
+
 /* ---- All checkpoints. */
 
 void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
@@ -174,22 +252,24 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
         if (map->slot_count != 0) order_exact(checkpointer, map, batcher, workers, now_us);
         return;
     }
+    if (round_state != NO_ROUND_STATE) {
+        order_rounds(checkpointer, map, batcher, workers, now_us);
+        return;
+    }
     if (has_lost_patience(checkpointer, now_us)) {
         checkpointer->wanted++;
         checkpointer->begun = false;
     }
     begin_patience(checkpointer, now_us);
-    checkpointer->round_state = round_state;
-    bool cut = checkpointer->cut == checkpointer->wanted || MUTATED("mark-early");
-    for (uint32_t i = 0; i < map->slot_count; i++)
-        if (round_state == NO_ROUND_STATE || i == round_state || (cut && !cluster_map_in_rounds(map, i)))
-            order_slot(checkpointer, map, batcher, i);
+    for (uint32_t i = 0; i < map->slot_count; i++) order_slot(checkpointer, map, batcher, i, false);
 }
 
 /* Paused workers learn of the new generation from the cluster map and continue by themselves. */
 void checkpointer_restart(checkpointer *checkpointer) {
     if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = false;
+    checkpointer->obstacle = CHECKPOINTER_FREE;
+    let_rounds_end(checkpointer);
     checkpointer->cut = 0;
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = checkpointer->free_us = 0;
@@ -197,6 +277,14 @@ void checkpointer_restart(checkpointer *checkpointer) {
 }
 
 static void take_ordered(checkpointer *checkpointer, const slot_message *message) {
+    if (message->prev == SLOT_MESSAGE_MARK_NOW) {
+        take_now(checkpointer, message);
+        return;
+    }
+    bool ends = message->status == SLOT_MESSAGE_OK && message->slot == checkpointer->round_state;
+    if (ends) checkpointer->obstacle = CHECKPOINTER_FREE;
+    if (checkpointer->now && ends) let_rounds_end(checkpointer);
+    if (checkpointer->now && message->status == SLOT_MESSAGE_LATER) return;
     if (message->lsn > checkpointer->wanted) checkpointer->wanted = message->lsn;
     if (message->status == SLOT_MESSAGE_LATER) checkpointer->begun = false;
     if (message->status == SLOT_MESSAGE_OK && message->slot == checkpointer->round_state)
@@ -212,7 +300,28 @@ static void take_sign(checkpointer *checkpointer, const slot_message *message) {
     checkpointer->signs++;
 }
 
+/* The open version is the newest checkpoint: nothing was pushed since, unless to slots without rounds. */
+static bool has_all(const checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
+    return checkpointer->now && !map->mixed && message->kind == SLOT_MESSAGE_ORDERED &&
+           message->entry == REPLICA_LOG_MARK && message->prev == SLOT_MESSAGE_MARK_NOW &&
+           message->slot == checkpointer->round_state && message->status == SLOT_MESSAGE_GONE &&
+           message->lsn == checkpointer->newest && checkpointer->newest != 0;
+}
+
+static void finish(checkpointer *checkpointer) {
+    checkpointer->wanted = 0;
+    checkpointer->failures = 0;
+    checkpointer->phase = CHECKPOINTER_RESTING;
+    checkpointer->until_us = 0;
+    checkpointer->obstacle = CHECKPOINTER_FREE;
+    let_rounds_end(checkpointer);
+}
+
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
+    if (checkpointer->wanted != 0 && has_all(checkpointer, map, message)) {
+        finish(checkpointer);
+        return true;
+    }
     bool exact = checkpointer->exact && cluster_map_round_state(map) == NO_ROUND_STATE;
     if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK && checkpointer->wanted != 0)
         (exact ? take_exact : take_ordered)(checkpointer, message);
@@ -229,11 +338,8 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     take_sign(checkpointer, message);
     if (message->name > checkpointer->newest) checkpointer->newest = message->name;
     if (checkpointer->wanted == 0 || checkpointer->newest < checkpointer->wanted) return false;
-    checkpointer->wanted = 0;
     checkpointer->made = true;
-    checkpointer->failures = 0;
-    checkpointer->phase = CHECKPOINTER_RESTING;
-    checkpointer->until_us = 0;
+    finish(checkpointer);
     return true;
 }
 

@@ -32,6 +32,17 @@
  * mixed deployment has, too, are asked after that cut: then they have all steps before it, of every rank that was
  * counted (rank.h), and a rank that resumes from there repeats the rest.
  *
+ * A version is cut when its round ends. If no worker has a rank, or no version was cut for CHECKPOINTER_STILL_US, the
+ * rounds may stand still, and the open version is cut instead, in all slots that are at it:
+ *
+ *   ranks train ── no rank, or no cut for long ──► MARK now ──► the round state cuts its version, v ──► MARK v now
+ *        ▲                                                                                                │  ▲
+ *        └── a slot is at a later version: rounds go on; or CHECKPOINTER_PATIENCE_US ─────────────────────┴──┘
+ *                                                                                               slots that are at v
+ *
+ * If v is the newest complete checkpoint and all slots have rounds, that checkpoint has everything, and is the wanted
+ * one.
+ *
  * The checkpoint store keeps on its disk the number at which it was sealed. If it reports a number above that of the
  * seal, the metadata store has lost its disk: the controller that begins a generation sends the number to the metadata
  * store, which then begins above it (cluster/metadata_db.h).
@@ -51,6 +62,8 @@
 #include "ps/quiesce.h"
 
 #define CHECKPOINTER_PATIENCE_US INT64_C(1500000)
+/* with ranks in rounds: time after which the open version is cut */
+#define CHECKPOINTER_STILL_US INT64_C(2000000)
 /* bound, besides half of the pause, after which all ranks end the same step (quiesce.h) */
 #define CHECKPOINTER_PRESS_US INT64_C(1000000)
 enum { CHECKPOINTER_SIGNS = 10 };
@@ -63,6 +76,12 @@ typedef enum checkpointer_phase {
     CHECKPOINTER_SAVING
 } checkpointer_phase;
 
+typedef enum checkpointer_obstacle { /* why the open version of the rounds cannot be cut */
+                                     CHECKPOINTER_FREE,
+                                     CHECKPOINTER_EMPTY, /* no round has ended: there is nothing to save */
+                                     CHECKPOINTER_UNEVEN /* some slots have ended a round that others have not */
+} checkpointer_obstacle;
+
 typedef struct checkpointer { /* ready when zero-initialized; ends with checkpointer_fini */
     bool exact;               /* checkpoints outside BSP are exact */
     int64_t pause_us;         /* longest pause of the ranks for an exact checkpoint */
@@ -73,6 +92,12 @@ typedef struct checkpointer { /* ready when zero-initialized; ends with checkpoi
     bool made;                /* a checkpoint ordered by this process was complete */
     uint32_t round_state;     /* slot of the round state when it was asked last */
     uint64_t cut;             /* last version that the round state has cut */
+    bool asked;               /* the round state was asked to cut, at asked_us */
+    int64_t asked_us;
+    bool now;                       /* the open version is being cut */
+    uint64_t now_version;           /* that version; 0: the round state has not answered yet */
+    checkpointer_obstacle obstacle; /* found since the last checkpointer_want */
+    uint64_t uneven;                /* UNEVEN: the round that only some slots have ended */
     int64_t until_us;
     uint32_t signs;         /* reports of the checkpoint store since the patience began */
     uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -29,6 +30,8 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 static void start(world *world, consistency_kind kind) {
     *world = (struct world){.map = {.number = 2, .rank_count = 1, .slot_count = 2}};
     world->map.consistency.kind = kind;
+    world->map.ranks = xcalloc(1, sizeof(cluster_map_rank));
+    world->map.ranks[0] = (cluster_map_rank){.worker = 3, .incarnation = 7, .since = 2};
     world->map.slots = xcalloc(2, sizeof(cluster_map_slot));
     for (uint32_t i = 0; i < 2; i++)
         world->map.slots[i] = (cluster_map_slot){.epoch = 2, .count = 1, .chain = {{i, 1, 1}}};
@@ -45,11 +48,14 @@ static void stop(world *world) {
     batcher_destroy(world->batcher);
 }
 
-static void order(world *world, int64_t now_us) {
+static void order_with(world *world, bool alive, int64_t now_us) {
+    const cluster_map_process worker = {.id = 3, .incarnation = 7, .address = "w3", .alive = alive};
     world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_workers){0}, now_us);
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_workers){&worker, 1}, now_us);
     batcher_flush(world->batcher);
 }
+
+static void order(world *world, int64_t now_us) { order_with(world, true, now_us); }
 
 static bool hear(world *world, slot_message_kind kind, slot_message_status status, uint64_t name, uint64_t lsn) {
     slot_message message = {
@@ -135,7 +141,7 @@ static void a_cut_that_was_missed_is_followed_by_another(void **state) {
 /* Patience does not end while the store saves or is silent; another request for a checkpoint changes nothing. */
 static void a_slow_checkpoints_is_not_hurried(void **state) {
     world world;
-    start(&world, CONSISTENCY_BSP);
+    start(&world, CONSISTENCY_ASP);
     say(&world, 1, 0, 0);
     checkpointer_want(&world.checkpointer);
     order(&world, 0);
@@ -149,6 +155,75 @@ static void a_slow_checkpoints_is_not_hurried(void **state) {
     checkpointer_want(&world.checkpointer); /* a second request for the same checkpoint */
     order(&world, 12 * CHECKPOINTER_PATIENCE_US);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 2), 1);
+    stop(&world);
+}
+
+/* The answer of a slot's head to the order to cut the open version. */
+static bool hear_now(world *world, uint32_t slot, slot_message_status status, uint64_t version) {
+    slot_message message = {.kind = SLOT_MESSAGE_ORDERED,
+                            .status = (uint8_t)status,
+                            .entry = REPLICA_LOG_MARK,
+                            .slot = slot,
+                            .lsn = version,
+                            .prev = SLOT_MESSAGE_MARK_NOW};
+    return checkpointer_take(&world->checkpointer, &world->map, &message);
+}
+
+static uint64_t orders_now(const world *world, const char *to, uint64_t name) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < world->recorder.count; i++) {
+        const slot_message *message = &world->recorder.list[i].message;
+        count += strcmp(world->recorder.list[i].to, to) == 0 && message->kind == SLOT_MESSAGE_ORDER &&
+                 message->prev == SLOT_MESSAGE_MARK_NOW && message->name == name;
+    }
+    return count;
+}
+
+static void the_open_version_is_cut_when_no_rank_ends_a_round(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    say(&world, 1, 0, 0);
+    checkpointer_want(&world.checkpointer);
+    order(&world, 0);
+    assert_int_equal(orders_now(&world, "s1", 1), 0); /* ranks may end a round soon */
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1, 9));
+    order(&world, CHECKPOINTER_STILL_US);
+    assert_int_equal(orders_now(&world, "s1", 1), 1); /* above the newest checkpoint, not above that of the mark */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
+    assert_false(hear_now(&world, 1, SLOT_MESSAGE_OK, 7));
+    order(&world, CHECKPOINTER_STILL_US + 1);
+    assert_int_equal(orders_now(&world, "s0", 7), 1);
+    assert_false(hear_now(&world, 0, SLOT_MESSAGE_OK, 7));
+    order(&world, CHECKPOINTER_STILL_US + 2);
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 7, 0));
+    checkpointer_want(&world.checkpointer);
+    order_with(&world, false, 0); /* no worker holds a rank: at once */
+    assert_int_equal(orders_now(&world, "s1", 8), 1);
+    assert_true(hear_now(&world, 1, SLOT_MESSAGE_GONE, 7)); /* checkpoint 7 has all */
+    order_with(&world, false, 1);
+    assert_int_equal(world.recorder.count, 0);
+    checkpointer_want(&world.checkpointer);
+    order_with(&world, false, 2);
+    assert_false(hear_now(&world, 1, SLOT_MESSAGE_OK, 8));
+    assert_false(hear_now(&world, 0, SLOT_MESSAGE_GONE, 9)); /* this slot has ended a round that the other has not */
+    assert_true(world.checkpointer.obstacle == CHECKPOINTER_UNEVEN && world.checkpointer.uneven == 8);
+    order(&world, 3);
+    assert_int_equal(orders_now(&world, "s1", 8), 0); /* the rounds go on */
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 8), 1);
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0));
+    assert_int_equal(world.checkpointer.obstacle, CHECKPOINTER_FREE);
+    stop(&world);
+}
+
+static void before_the_first_round_there_is_nothing_to_save(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    say(&world, 1, 0, 0);
+    checkpointer_want(&world.checkpointer);
+    order_with(&world, false, 0);
+    assert_false(hear_now(&world, 1, SLOT_MESSAGE_GONE, 0));
+    assert_int_equal(world.checkpointer.obstacle, CHECKPOINTER_EMPTY);
     stop(&world);
 }
 
@@ -216,17 +291,8 @@ static void exact(world *world) {
     start(world, CONSISTENCY_ASP);
     world->checkpointer.exact = true;
     world->checkpointer.pause_us = PAUSE;
-    world->map.ranks = xcalloc(1, sizeof(cluster_map_rank));
-    world->map.ranks[0] = (cluster_map_rank){.worker = 3, .incarnation = 7, .since = 2};
     assert_false(hear(world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 4, 0));
     checkpointer_want(&world->checkpointer);
-}
-
-static void order_with(world *world, bool alive, int64_t now_us) {
-    const cluster_map_process worker = {.id = 3, .incarnation = 7, .address = "w3", .alive = alive};
-    world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_workers){&worker, 1}, now_us);
-    batcher_flush(world->batcher);
 }
 
 static void hear_paused(world *world, slot_message_status status, uint64_t prev) {
@@ -352,6 +418,8 @@ int main(void) {
         cmocka_unit_test(all_heads_are_told_until_it_is_whole),
         cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
         cmocka_unit_test(a_slow_checkpoints_is_not_hurried),
+        cmocka_unit_test(the_open_version_is_cut_when_no_rank_ends_a_round),
+        cmocka_unit_test(before_the_first_round_there_is_nothing_to_save),
         cmocka_unit_test(slots_without_rounds_are_cut_behind_the_round_state),
         cmocka_unit_test(a_seal_is_of_one_number),
         cmocka_unit_test(slots_are_cut_while_all_stand_still),

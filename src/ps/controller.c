@@ -179,7 +179,8 @@ static bool assign_ranks(controller *controller, cluster_map *map) {
 /* `news`: order only if a phase of the checkpointer can end now. */
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
-    cluster_map_process *workers = controller->options.pause_us == 0 ? NULL : list_workers(controller);
+    bool pauses = controller->options.pause_us != 0 || controller_marks(controller);
+    cluster_map_process *workers = pauses ? list_workers(controller) : NULL;
     quiesce_workers all = {workers, workers == NULL ? 0 : controller->workers.count};
     if (!news || checkpointer_moves(&controller->checkpointer, map, all))
         checkpointer_order(&controller->checkpointer, map, controller->batcher, all, controller->now_us);
@@ -565,6 +566,11 @@ void controller_drop(controller *controller, uint32_t rank, uint64_t term) {
 
 void controller_checkpoint(controller *controller) { checkpointer_want(&controller->checkpointer); }
 bool controller_marks(const controller *controller) { return controller->checkpointer.wanted != 0; }
+
+checkpointer_obstacle controller_obstacle(const controller *controller, uint64_t *round) {
+    *round = controller->checkpointer.uneven;
+    return controller->checkpointer.obstacle;
+}
 
 bool controller_bound(const controller *controller, uint64_t *number) {
     return checkpointer_bound(&controller->checkpointer, number) || controller->options.checkpoints == NULL;

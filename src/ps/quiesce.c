@@ -71,6 +71,12 @@ bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_wo
     return true;
 }
 
+bool quiesce_has_ranks(const cluster_map *map, quiesce_workers workers) {
+    for (uint32_t i = 0; map->ranks != NULL && i < map->rank_count; i++)
+        if (is_here(&map->ranks[i], workers)) return true;
+    return false;
+}
+
 void quiesce_check(const quiesce *quiesce) {
     MR_ASSERT(quiesce->number != 0 || (quiesce->ranks == NULL && quiesce->rank_count == 0));                 /* 1 */
     MR_ASSERT(quiesce->floor <= quiesce->latest);                                                            /* 2 */

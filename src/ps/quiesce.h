@@ -58,4 +58,6 @@ void quiesce_press(quiesce *quiesce);
 /* Every rank that a live worker holds has stopped after a step not before `floor`. */
 bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_workers workers);
 
+bool quiesce_has_ranks(const cluster_map *map, quiesce_workers workers); /* a live worker holds a rank */
+
 void quiesce_check(const quiesce *quiesce); /* asserts the invariants above */

@@ -175,6 +175,7 @@ void replica_enter(replica *replica, const cluster_map *map) {
     replica->epoch = slot->epoch;
     replica->chain = *slot;
     replica->join = (replica_join){0};
+    replica->stored = 0;
     replica_forget_waiters(replica);
     replica_log_trim(&replica->log, replica->log.applied);
     if (!keeps && !(MUTATED("no-since") && replica->place < 0)) replica_drop_copy(replica);

@@ -1,12 +1,16 @@
 /* replica_checkpoint.c — see replica.h: cutting a checkpoint, and loading one.
  *
  *   head:    MARK applied, or a round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped
+ *            MARK of the open version (no round ends)      ──┘
  *                                                                   each tick: a question; RESEND ──► CUT
  *   replica: LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
  *
  * The cut is made when the entry is applied, so every replica would make the same cut, and training continues while the
  * cut is sent and written. Only the head makes one: a head that is replaced before its cut is saved leaves a checkpoint
- * that is never complete, and another one follows (checkpointer.h). */
+ * that is never complete, and another one follows (checkpointer.h).
+ *
+ * With rounds the values at a version are those bytes until the next round is applied, whenever they are copied. So
+ * while no round ends, because ranks wait, compute or are gone, the open version is cut without an entry. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -65,10 +69,12 @@ void replica_make_cut(replica *replica, uint64_t checkpoint) {
 
 void replica_take_saved(replica *replica, const slot_message *message) {
     if (message->name != replica->cut.checkpoint || message->name == 0) return;
-    if (message->status == SLOT_MESSAGE_RESEND)
+    if (message->status == SLOT_MESSAGE_RESEND) {
         send_cut(replica);
-    else
-        replica_drop_cut(replica);
+        return;
+    }
+    replica->stored = message->name;
+    replica_drop_cut(replica);
 }
 
 /* ---- Marks. */
@@ -88,8 +94,28 @@ static bool is_marked(const replica *replica) {
     return false;
 }
 
+/* Cuts the open version once. The order names the version; the round state decides which version that is. */
+static void mark_now(replica *replica, const slot_message *message) {
+    uint64_t version = replica->version;
+    bool fits = replica_is_round_state(replica) ? version >= message->name : version == message->name;
+    if (fits && replica->cut.checkpoint != version && replica->stored != version) replica_make_cut(replica, version);
+    replica->host->to_controller(replica->host->context,
+                                 &(slot_message){.kind = SLOT_MESSAGE_ORDERED,
+                                                 .status = fits ? SLOT_MESSAGE_OK : SLOT_MESSAGE_GONE,
+                                                 .entry = REPLICA_LOG_MARK,
+                                                 .slot = replica->slot,
+                                                 .epoch = replica->epoch,
+                                                 .lsn = version,
+                                                 .name = message->name,
+                                                 .prev = SLOT_MESSAGE_MARK_NOW});
+}
+
 void replica_take_mark(replica *replica, const slot_message *message) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    if (rounds && replica->phase == REPLICA_SERVING && message->prev == SLOT_MESSAGE_MARK_NOW) {
+        mark_now(replica, message);
+        return;
+    }
     if (replica->phase != REPLICA_SERVING || (rounds && !replica_is_round_state(replica))) return;
     uint64_t cut = cut_for(replica, message->name);
     bool later = rounds && cut > replica->version;

@@ -75,6 +75,45 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     buffer_fini(&after);
 }
 
+static slot_message order_now(uint64_t version) {
+    return (slot_message){
+        .kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = version, .prev = SLOT_MESSAGE_MARK_NOW};
+}
+
+/* The last message to the controller. */
+static slot_message answered(const replica_fixture *world) {
+    for (size_t i = world->count; i-- > 0;)
+        if (world->queue[i].to == 100) return world->queue[i].message;
+    return (slot_message){0};
+}
+
+static void the_open_version_of_a_round_is_cut_once(void **state) {
+    replica_fixture *world = *state;
+    replica_fixture_start_rounds(world, 3, false);
+    replica_fixture_push(world, 0, 0, 1, 0);
+    replica_fixture_ask(world, 0, order_now(1)); /* the round that makes version 1 is open */
+    assert_true(answered(world).status == SLOT_MESSAGE_GONE && answered(world).lsn == 0);
+    assert_int_equal(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).name, 0);
+    replica_fixture_push(world, 0, 1, 1, 0);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_look(world, 0).version, 1);
+    replica_fixture_push(world, 0, 0, 2, 1); /* a part of the next round */
+    replica_fixture_ask(world, 0, order_now(1));
+    slot_message cut = sent_to_checkpoints(world, SLOT_MESSAGE_CUT);
+    assert_true(cut.name == 1 && cut.lsn == replica_fixture_look(world, 0).applied && cut.payload.size != 0);
+    assert_true(answered(world).status == SLOT_MESSAGE_OK && answered(world).prev == SLOT_MESSAGE_MARK_NOW);
+    size_t sent = world->count;
+    replica_fixture_ask(world, 0, order_now(1)); /* repeated while the store saves it */
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .name = 1});
+    replica_fixture_ask(world, 0, order_now(1)); /* and afterwards */
+    assert_int_equal(world->count, sent + 2);    /* two answers, no cut */
+    assert_true(answered(world).status == SLOT_MESSAGE_OK && answered(world).lsn == 1);
+    replica_fixture_push(world, 0, 1, 2, 1);
+    replica_fixture_settle(world, -1);
+    replica_fixture_ask(world, 0, order_now(1)); /* the rounds went on */
+    assert_true(answered(world).status == SLOT_MESSAGE_GONE && answered(world).lsn == 2);
+}
+
 /* A generation begins on another server from this snapshot, with `ranks` ranks, and cuts checkpoint `checkpoint` + 1
  * at once. Drops the caller's reference to the snapshot; the caller owns the returned cut. */
 static shared_bytes *restore(replica_fixture *world, uint32_t server, uint32_t ranks, uint64_t checkpoint,
@@ -119,6 +158,7 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SITES(a_cut_is_the_state_behind_the_mark),
+        ON_SITES(the_open_version_of_a_round_is_cut_once),
         ON_SITES(ranks_that_are_left_out_keep_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

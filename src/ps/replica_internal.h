@@ -106,6 +106,7 @@ struct replica {
     uint64_t marked; /* last checkpoint that was cut; with rounds only the round state has it */
     uint64_t origin; /* checkpoint from which the generation begins */
     replica_cut cut;
+    uint64_t stored;       /* at a head: the checkpoint whose cut the checkpoint store has taken last */
     unsigned loading;      /* ticks in the phase LOADING */
     uint64_t changed;      /* lsn of the last round, or of the state that was loaded */
     slot_message *waiters; /* waiting pulls, owned, by descending priority; queries are held */

@@ -36,9 +36,11 @@
  *   ORDER     controller, rank → round state's head  JOIN, LEAVE (from a rank) or DROP (from the controller), `entry`,
  *                                 of `rank`; `name` numbers the sender's orders
  *   ORDER     controller → head   MARK: cut the checkpoint `name` or a later one; in BSP to the round state's head,
- *                                 else to all heads
+ *                                 else to all heads. With `prev` NOW, to heads of slots with rounds: cut the open
+ *                                 version, if that is `name`; the round state also if it is a later one
  *   ORDERED   round state's head → sender  status of the order `name`; it holds from round `lsn` on; GONE: refused
- *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; LATER: it will be
+ *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; LATER: it will be. With `prev` NOW: `lsn` is the
+ *                                 open version; OK: it is cut, GONE: it is another one than was ordered
  *   FREEZE    round state → heads  order not to count `rank` in round `name`
  *   FROZEN    head → round state  OK: `rank` is not counted; GONE: the round is closed
  *   TERMS     round state → heads  the round `name` closes with this set of ranks
@@ -142,8 +144,9 @@ typedef enum slot_message_kind {
         SLOT_MESSAGE_KIND_COUNT
 } slot_message_kind;
 
-enum { SLOT_MESSAGE_FULL = 1 }; /* `lsn` of a PUSHED with the status LATER */
-enum {                          /* `entry` of PULL and PUSH; the bits 1 and 4 are not used, and ignored */
+enum { SLOT_MESSAGE_FULL = 1 };     /* `lsn` of a PUSHED with the status LATER */
+enum { SLOT_MESSAGE_MARK_NOW = 1 }; /* `prev` of an ORDER and an ORDERED about a MARK */
+enum {                              /* `entry` of PULL and PUSH; the bits 1 and 4 are not used, and ignored */
        SLOT_MESSAGE_PULL_FRESH = 2,
        SLOT_MESSAGE_PUSH_ASK = 8,
        SLOT_MESSAGE_PUSH_AFAR = 16,

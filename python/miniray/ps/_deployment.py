@@ -104,7 +104,8 @@ class Deployment:
     def checkpoint(self, timeout: float = TIMEOUT_S) -> int:
         """Creates a checkpoint, waits for it and returns its number. It contains every push that was acknowledged before.
 
-        In BSP a checkpoint is taken at the end of a step, so a worker in the middle of one would wait for itself."""
+        In BSP it has all steps that every rank has ended. It is taken at the end of a step, or within seconds if no step
+        ends because the workers wait, compute or have ended."""
         return _core.ps_checkpoint(self.address, seconds(timeout))
 
     def pids(self) -> dict[str | int, int]:

@@ -29,6 +29,7 @@ typedef struct looker {
     mr_ps_processes *process_table;
     mr_ps_overview *overview;
     uint64_t checkpoint;
+    bool refused;      /* `trouble` has to be resolved first */
     char trouble[256]; /* why there is no answer yet; "": under way */
 } looker;
 
@@ -120,7 +121,8 @@ static void take_saved(looker *looker, const control_message *message) {
     span text = message->value;
     snprintf(looker->trouble, sizeof looker->trouble, "%.*s", (int)text.size, (const char *)text.data);
     looker->checkpoint = message->stamp.view;
-    looker->done = looker->checkpoint != 0;
+    looker->refused = message->stamp.incarnation != 0;
+    looker->done = looker->checkpoint != 0 || looker->refused;
 }
 
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
@@ -171,11 +173,12 @@ mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps
 mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out) {
     looker looker = {.question = CONTROL_SAVE};
     mr_status status = look(&looker, scheduler, timeout_us);
+    if (status == MR_OK && looker.checkpoint == 0)
+        return error_set(MR_NOT_FOUND, "there is nothing to save: %s", looker.trouble);
     if (status == MR_OK) *out = looker.checkpoint;
     if (status != MR_TIMEOUT || !looker.heard) return status;
     if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "cannot make a checkpoint: %s", looker.trouble);
-    return error_set(MR_TIMEOUT, "no checkpoint after %.1f s: it needs all servers, and in bsp the end of a step",
-                     (double)timeout_us / 1e6);
+    return error_set(MR_TIMEOUT, "no checkpoint after %.1f s: it needs all servers", (double)timeout_us / 1e6);
 }
 
 mr_status mr_ps_processes_get(const char *scheduler, int64_t timeout_us, mr_ps_processes **out) {

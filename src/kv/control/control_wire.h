@@ -18,7 +18,8 @@
  *   LEAVE             0, number, incarnation                  none: this server drains (drain.h)
  *   LEFT              1 or 0                                  none; 1: no other server stays, end; 0: the slots move
  *   SAVE              0, token                                none: asks for a checkpoint (checkpoint_requests.h)
- *   SAVED             its number or 0: not yet, token         the error as a text; none: under way
+ *   SAVED             its number or 0: not yet, token,        the error as a text; none: under way
+ *                     1: refused, as long as the error lasts
  *   TABLE_STATS       cluster map, number, incarnation        table sizes of a server (table_stats.h); not answered
  *   SURVEY            0, token                                none: asks for the overview of tables and checkpoints
  *   OVERVIEW          0, token                                the overview (overview.h)

@@ -212,7 +212,8 @@ typedef struct mr_ps_server_options {
 /* MR_INVALID: the error names the option. MR_EXISTS: another process listens there. MR_BUSY: another scheduler uses the
  * folder. MR_CORRUPT: the state in the folder is damaged. */
 MR_API MR_MUST mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options);
-/* Errors as above; MR_EXISTS also: another process has taken this server's number. If `number` belongs to a live
+/* Errors as above; MR_EXISTS also: another process has taken this server's number. MR_NOT_FOUND: this process cannot
+ * load the library of a table's compression. If `number` belongs to a live
  * server, this one waits until that server is gone. */
 MR_API MR_MUST mr_status mr_ps_run_server(const mr_ps_server_options *options);
 

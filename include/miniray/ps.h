@@ -197,7 +197,7 @@ typedef struct mr_ps_table mr_ps_table; /* opaque: handle of a table, of one con
 
 /* Creates the table, or opens it if it exists with the same options. MR_EXISTS: it exists with other options; the error
  * names one. MR_INVALID: the error names the option. MR_TOO_LARGE: too many tables. MR_TIMEOUT: the scheduler does not
- * answer. MR_NOT_FOUND: a server does not have the optimizer "own:NAME". */
+ * answer. MR_NOT_FOUND: a server does not have the optimizer "own:NAME" or the library of the compression. */
 MR_API MR_MUST mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options,
                                             int64_t timeout_us, mr_ps_table **out);
 MR_API MR_MUST mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us,
@@ -234,8 +234,9 @@ MR_API void mr_ps_table_list_free(mr_ps_table_list *list);
  * finite values only: others are MR_INVALID.
  *
  * lz4 and zstd are libraries of the machine (liblz4.so.1, libzstd.so.1). mr_ps_table_create with a library that this
- * machine does not have is MR_INVALID; a worker that only opens the table sends uncompressed. Servers need the
- * library.
+ * machine does not have is MR_INVALID, and MR_NOT_FOUND with one that a server does not have. A server without the
+ * library of a table does not join: mr_ps_run_server returns MR_NOT_FOUND. A worker that only opens the table sends
+ * uncompressed.
  *
  * Feedback takes memory: the size of the arrays of a table; for keys at most 256 MB for each table, then the keys
  * that were pushed to longest ago lose theirs. Feedback is state of the rank, which a repeated step needs to send

@@ -1,5 +1,6 @@
 """Requests at the limits: mistakes of a program raise errors with a text, and no request is taken for another."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -223,6 +224,13 @@ class ByHand:
         self._processes.append(subprocess.Popen([COMMAND, "ps", *map(str, arguments)], stdout=subprocess.DEVNULL,
                                                 stderr=subprocess.DEVNULL))
 
+    def serve(self, number, **environment):
+        """Starts a server with further variables of the environment; returns the process, whose stderr can be read."""
+        process = subprocess.Popen([COMMAND, "ps", "server", "--scheduler", self.address, "--id", str(number)], text=True,
+                                   env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self._processes.append(process)
+        return process
+
     def end(self):
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
@@ -269,6 +277,58 @@ def test_a_server_without_memory_keeps_what_it_was_lent(by_hand):
             assert time.monotonic() < until
             time.sleep(0.01)
         assert all(pull.wait().tolist() == [[1, 1]] for pull in pulls if pull.done)
+
+
+# ---- Servers without a compression library.
+
+
+@pytest.fixture
+def without_zstd():
+    """The environment of a process that cannot load libzstd: a damaged file is found first."""
+    if not _can_load("libzstd.so.1"):
+        pytest.skip("this machine has no libzstd")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/libzstd.so.1", "w") as file:
+            file.write("no library")
+        yield {"LD_LIBRARY_PATH": folder}
+
+
+def _can_load(library):
+    try:
+        return ctypes.CDLL(library) is not None
+    except OSError:
+        return False
+
+
+def test_a_table_that_a_server_cannot_decompress_is_rejected(by_hand, without_zstd):
+    deployment = by_hand()
+    server = deployment.serve(0, **without_zstd)
+    with ps.connect(deployment.address, 0, timeout=30) as connection:
+        with pytest.raises(ps.PsError, match="server 0 cannot load libzstd.so.1"):
+            connection.table("packed", dim=64, compression="zstd")
+        assert connection.tables() == []
+        for compression in ("none", "int8"):
+            table = connection.table(compression, dim=64, compression=compression)
+            table.push([1], np.ones((1, 64), np.float32))
+            assert table.pull([1])[0].sum() == 64
+        assert server.poll() is None
+
+
+def test_a_server_that_cannot_decompress_a_table_does_not_join(by_hand, without_zstd):
+    deployment = by_hand("--memory", 2**30)
+    with ps.connect(deployment.address, 0, timeout=30) as connection:
+        table = connection.table("packed", dim=64, compression="zstd")
+        late = deployment.serve(1, **without_zstd)
+        told = late.communicate(timeout=60)[1]
+        assert late.returncode != 0 and "table 'packed' is compressed with zstd" in told and "install it" in told
+        table.push([1], np.ones((1, 64), np.float32))
+        assert table.pull([1])[0].sum() == 64
+        table.drop()
+        deployment.serve(1, **without_zstd)  # now it is admitted
+        until = time.monotonic() + 60
+        while sum(process["role"] == "server" for process in ps.Deployment(deployment.address).processes()) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
 
 def test_ctrl_c_ends_a_wait(by_hand):

@@ -7,10 +7,10 @@
 #include "base/option_struct.h"
 #include "kv/client/kv_request.h"
 #include "kv/client/ps_connection.h"
+#include "kv/client/server_query.h"
 #include "kv/client/splitter.h"
 #include "kv/client/table_info.h"
 #include "kv/control/catalog_client.h"
-#include "kv/engine/user_optimizer.h"
 
 struct mr_ps_table {
     ps_connection_handle handle;
@@ -177,7 +177,8 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
     MR_TRY(table_catalog_table_init(&draft.wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(draft.wanted.schema.press);
-    if (status == MR_OK) status = user_optimizer_ask(ps, draft.wanted.optimizer, timeout_us);
+    if (status == MR_OK) status = server_query_compressor(ps, draft.wanted.schema.press, timeout_us);
+    if (status == MR_OK) status = server_query_optimizer(ps, draft.wanted.optimizer, timeout_us);
     if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
     table_catalog_table_fini(&draft.wanted);
     return status;

@@ -63,6 +63,25 @@ mr_status compressor_open(compressor_id id, compressor **out) {
     return MR_OK;
 }
 
+uint32_t compressor_available(void) {
+    uint32_t available = 0;
+    for (int id = 0; id < COMPRESSOR_IDS; id++) {
+        compressor *compressor;
+        if (compressor_open((compressor_id)id, &compressor) != MR_OK) continue;
+        available |= UINT32_C(1) << id;
+        compressor_close(compressor);
+    }
+    return available;
+}
+
+const char *compressor_name(compressor_id id) {
+    static const char *const names[COMPRESSOR_IDS] = {
+        [COMPRESSOR_STORED] = "none", [COMPRESSOR_LZ4] = "lz4", [COMPRESSOR_ZSTD] = "zstd"};
+    return names[id];
+}
+
+const char *compressor_library(compressor_id id) { return libraries[id]; }
+
 void compressor_close(compressor *compressor) {
     if (compressor->packer != NULL) (void)compressor->zstd_packer_free(compressor->packer);
     if (compressor->unpacker != NULL) (void)compressor->zstd_unpacker_free(compressor->unpacker);

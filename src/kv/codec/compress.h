@@ -28,6 +28,11 @@ typedef struct compressor compressor;
 MR_MUST mr_status compressor_open(compressor_id id, compressor **out);
 void compressor_close(compressor *compressor);
 
+/* The compressors that this process can open: bit 1 << id for each; COMPRESSOR_STORED is always one. */
+uint32_t compressor_available(void);
+const char *compressor_name(compressor_id id);    /* static; as in a table's options */
+const char *compressor_library(compressor_id id); /* static; of lz4 and zstd */
+
 size_t compressor_bound(size_t size); /* upper bound of the message for so many bytes */
 
 /* Writes a message of size ≤ COMPRESSOR_SIZE_MAX bytes into compressor_bound bytes and returns its size. Equal bytes

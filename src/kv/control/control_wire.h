@@ -2,9 +2,10 @@
  * excepted.
  *
  *   control message   stamp: view, id, incarnation            value
- *   REGISTER          CONTROL_SERVER or CONTROL_WORKER,       none: asks for a process number (id_allocator.h)
- *                     token, of a server 1 + wanted number
- *   SEATED            number, token                           none; number ID_ALLOCATOR_MAX: no number is free
+ *   REGISTER          CONTROL_SERVER or CONTROL_WORKER,       asks for a process number (id_allocator.h); of a server
+ *                     token, of a server 1 + wanted number    4: what it can decompress (compressor_available)
+ *   SEATED            number, token                           none; number ID_ALLOCATOR_MAX: no number is free, or,
+ *                                                             with a text, why the server cannot join
  *   LOOK              0, token                                none: asks for the cluster map
  *   MAP_VIEW          newest checkpoint or 0, token           the newest cluster map; empty: there is none yet
  *   HERE              cluster map, number, incarnation        process state (process_state.h); not answered

@@ -23,6 +23,7 @@ struct kv_process {
     control_client *client;
     uint8_t role;
     uint32_t number, wanted; /* `wanted` KV_PROCESS_ANY: any number */
+    uint32_t compressors;
     uint64_t token;
     int64_t ask_us; /* time of the next request for a number; CLOCK_NEVER_US: the process has one */
     int64_t say_us; /* time of the next log line about the wait; CLOCK_NEVER_US: no wait, or a worker */
@@ -72,6 +73,11 @@ static void take_seated(kv_process *process, const control_message *message) {
         sit_down(process, (uint32_t)message->stamp.view);
         return;
     }
+    if (message->value.size != 0 && process->host->on_rejected != NULL) {
+        process->ask_us = CLOCK_NEVER_US;
+        process->host->on_rejected(process->context, message->value);
+        return;
+    }
     begin_waiting(process);
     if (process->host->on_full != NULL) process->host->on_full(process->context);
 }
@@ -118,8 +124,9 @@ static int64_t next_us(void *context) {
 static void ask(kv_process *process, int64_t now_us) {
     process->ask_us = now_us + KV_PROCESS_ASK_US;
     uint64_t wanted = process->wanted == KV_PROCESS_ANY ? 0 : 1 + process->wanted;
+    span compressors = span_of(&process->compressors, sizeof process->compressors);
     van_send_value(process->van, process->scheduler, CONTROL_REGISTER, (stamp){process->role, process->token, wanted},
-                   (span){0});
+                   process->role == CONTROL_SERVER ? compressors : (span){0});
 }
 
 static void tick(void *context, int64_t now_us) {
@@ -151,7 +158,8 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
     static const van_host van_host = {.take = take, .broken = broken, .flush = flush, .next_us = next_us, .tick = tick};
     MR_TRY(van_check_address(options->scheduler));
     kv_process *process = xcalloc(1, sizeof *process);
-    *process = (struct kv_process){.host = host, .context = context, .role = options->role};
+    *process = (struct kv_process){
+        .host = host, .context = context, .role = options->role, .compressors = options->compressors};
     do process->token = options->env == NULL ? rng_system_seed() : rng_next(options->env->rng);
     while (process->token == 0);
     snprintf(process->scheduler, sizeof process->scheduler, "%s", options->scheduler);

@@ -28,14 +28,17 @@ typedef struct kv_process_options {
     uint8_t role;          /* CONTROL_SERVER, CONTROL_WORKER */
     uint32_t number;       /* or KV_PROCESS_ANY */
     bool beyond_this_machine;
-    uint64_t shown; /* as of van_options */
-    const env *env; /* as of van_options */
+    uint32_t compressors; /* of a server: compressor_available */
+    uint64_t shown;       /* as of van_options */
+    const env *env;       /* as of van_options */
 } kv_process_options;
 
 typedef struct kv_process_host {
     /* Number and incarnation are known; called again after kv_process_acquire_again. */
     void (*on_here)(void *context, uint64_t incarnation);
     void (*on_full)(void *context); /* no number is free; the process keeps asking; may be NULL */
+    /* the scheduler does not admit this process; may be NULL. The text is borrowed */
+    void (*on_rejected)(void *context, span text);
     void (*take)(void *context, span batch, shared_bytes *bytes); /* as of van_host */
     void (*flush)(void *context);                                 /* as of van_host; may be NULL */
     int64_t (*next_us)(void *context);

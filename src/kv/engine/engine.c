@@ -80,6 +80,17 @@ static uint64_t time_of(const engine_table *table, uint64_t moment) {
     return moment > table->now ? moment : table->now;
 }
 
+/* A section that is compressed otherwise than its table is refused: a server has the libraries of its tables only. */
+static bool is_packed_as_agreed(const engine_table *table, const payload_section *section) {
+    if ((section->flags & PAYLOAD_PRESSED) == 0 || section->body.size == 0) return true;
+    uint8_t id = section->body.data[0];
+    return id == COMPRESSOR_STORED || id == (uint8_t)table->schema.press;
+}
+
+static const payload_section *unfold(engine *engine, const engine_table *table, const payload_section *section) {
+    return is_packed_as_agreed(table, section) ? section_decoder_unfold(&engine->decoder, section) : NULL;
+}
+
 static void push_section(engine *engine, const payload_section *section, uint64_t moment, uint32_t members) {
     engine_table *table = engine_table_find(engine, section->table, false);
     if (table == NULL) return;
@@ -88,7 +99,7 @@ static void push_section(engine *engine, const payload_section *section, uint64_
     engine_scale scale = engine_scale_of(table, members, &engine->norms);
     engine_push push = {.engine = engine,
                         .table = table,
-                        .section = section_decoder_unfold(&engine->decoder, section),
+                        .section = unfold(engine, table, section),
                         .moment = moment,
                         .scale = scale.factor,
                         .sets = payload_is_set(section->op)};

@@ -194,7 +194,8 @@ static mr_status answer_section(engine *engine, const payload_section *section, 
     payload_reason reason = PAYLOAD_MISFIT;
     size_t before = out->size;
     payload_section recalled;
-    question.section = section_decoder_unfold(&engine->decoder, section);
+    bool opens = section_decoder_opens(&engine->decoder, section);
+    question.section = opens ? section_decoder_unfold(&engine->decoder, section) : NULL;
     if (question.section != NULL) {
         question.section = recall(engine, question.section, &recalled, &question.note);
         if (question.section == NULL) reason = PAYLOAD_FORGOTTEN;

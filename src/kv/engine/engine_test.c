@@ -129,6 +129,15 @@ static void rounds_are_averaged(void **state) {
     }
 }
 
+/* Compresses the last section, if the machine has lz4. */
+static bool press(payload_writer *writer) {
+    compressor *compressor;
+    if (compressor_open(COMPRESSOR_LZ4, &compressor) != MR_OK) return false;
+    assert_int_equal(payload_press(writer, compressor), MR_OK);
+    compressor_close(compressor);
+    return true;
+}
+
 static void codecs_are_decoded(void **state) {
     static const char *const names[] = {"fp16", "bf16", "int8", "sign", "topk:0.5", "randk:0.5"};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
@@ -142,7 +151,9 @@ static void codecs_are_decoded(void **state) {
         for (size_t i = 0; i < COUNT * DIM; i++) values[i] = (float)(i % 17) - 8;
         for (uint64_t i = 0; i < COUNT; i++) keys[i] = 3 * i;
         void *engine = engine_fixture_new(false);
-        engine_fixture_define(engine, (definition_options){.dim = DIM, .codec = names[k]});
+        char pressed[40];
+        snprintf(pressed, sizeof pressed, "%s+lz4", names[k]);
+        engine_fixture_define(engine, (definition_options){.dim = DIM, .codec = pressed});
         assert_int_equal(codec_parse(names[k], &codec), MR_OK);
         size_t bound = codec_bound(&codec, COUNT * DIM);
         const payload_head head = {
@@ -152,17 +163,34 @@ static void codecs_are_decoded(void **state) {
         assert_int_equal(codec_encode(&codec, 1, values, COUNT * DIM, room.values, bound, &size), MR_OK);
         assert_int_equal(codec_decode(span_of(room.values, size), expected, COUNT * DIM), MR_OK);
         payload_trim(&writer, bound - size);
-        compressor *compressor;
-        if (compressor_open(COMPRESSOR_LZ4, &compressor) == MR_OK) {
-            assert_int_equal(payload_press(&writer, compressor), MR_OK);
-            compressor_close(compressor);
-        }
+        (void)press(&writer);
         engine_fixture_apply(engine, &writer, 1);
         payload_keys(&writer, PAYLOAD_GET_ROWS, 1, keys, COUNT);
         engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
         payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
         for (size_t i = 0; i < COUNT * DIM; i++) assert_true(engine_fixture_floats(&section)[i] == 0 + expected[i]);
         engine_fixture_end(&answers);
+        engine_ops.destroy(engine);
+    }
+}
+
+/* A server has the libraries of its tables only: another compression must not make it end. */
+static void only_the_compression_of_the_table_is_decoded(void **state) {
+    static const char *const names[] = {"none", "zstd", "lz4"};
+    static const uint64_t keys[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float values[8 * 16];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool agreed = i == 2;
+        void *engine = engine_fixture_new(false);
+        payload_writer writer = {0};
+        engine_fixture_define(engine, (definition_options){.dim = 16, .codec = names[i]});
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 8, values, 16);
+        if (press(&writer)) {
+            engine_fixture_apply(engine, &writer, 1);
+            assert_int_equal(engine_fixture_look(engine).refused, !agreed);
+            assert_int_equal(engine_fixture_look(engine).keys, agreed ? 8 : 0);
+        }
+        payload_fini(&writer);
         engine_ops.destroy(engine);
     }
 }
@@ -227,6 +255,7 @@ int main(void) {
         cmocka_unit_test(rates_follow_the_moment),
         cmocka_unit_test(rounds_are_averaged),
         cmocka_unit_test(codecs_are_decoded),
+        cmocka_unit_test(only_the_compression_of_the_table_is_decoded),
         cmocka_unit_test(an_optimizer_of_ones_own_runs),
         cmocka_unit_test(the_version_before_is_kept),
     };

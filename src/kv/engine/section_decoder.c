@@ -30,13 +30,22 @@ static void *room(void *memory, size_t *room, size_t size) {
     return *(void **)memory;
 }
 
+static mr_status open_compressor(section_decoder *decoder, compressor_id id) {
+    return decoder->compressors[id] != NULL ? MR_OK : compressor_open(id, &decoder->compressors[id]);
+}
+
+bool section_decoder_opens(section_decoder *decoder, const payload_section *section) {
+    if ((section->flags & PAYLOAD_PRESSED) == 0 || section->body.size == 0) return true;
+    return section->body.data[0] < COMPRESSOR_IDS && open_compressor(decoder, section->body.data[0]) == MR_OK;
+}
+
 static const payload_section *unpress(section_decoder *decoder, const payload_section *section) {
     payload_section *out = &decoder->unfolded;
     size_t size;
     if ((section->flags & PAYLOAD_PRESSED) == 0) return section;
     if (compressor_size(section->body, PAYLOAD_BYTES_MAX, &size) != MR_OK) return NULL;
     compressor_id id = section->body.data[0];
-    if (decoder->compressors[id] == NULL) section_decoder_must(compressor_open(id, &decoder->compressors[id]));
+    section_decoder_must(open_compressor(decoder, id));
     void *body = room(&decoder->body, &decoder->body_room, size + PAYLOAD_ALIGN);
     mr_status status = compressor_unpack(decoder->compressors[id], section->body, body, size);
     /* other replicas may have the memory: skipping the section would make this replica differ */

@@ -9,6 +9,10 @@
 #pragma once
 #include "kv/payload/remote_values.h"
 
+/* app of a worker's query whether a server can decompress; the body is a compressor_id of 1 byte, the answer's head is 1
+ * (it can) or 0 */
+enum { COMPRESSOR_ASK_APP = -2 };
+
 typedef struct section_decoder {             /* zero-initialized: ready for use */
     compressor *compressors[COMPRESSOR_IDS]; /* owned; NULL: not opened yet */
     const remote_values_map_view *map_view;  /* borrowed; NULL: no imports */
@@ -21,6 +25,9 @@ void section_decoder_fini(section_decoder *decoder);
 
 /* Ends the process with a message unless the status is MR_OK. */
 void section_decoder_must(mr_status status);
+
+/* Whether a section is not compressed, or its library is available. */
+bool section_decoder_opens(section_decoder *decoder, const payload_section *section);
 
 /* Decompresses a compressed section, and lists the keys of a run; other sections are returned unchanged. NULL:
  * malformed. Valid until the next call. */

@@ -13,7 +13,3 @@ MR_MUST mr_status user_optimizer_create(const mr_ps_optimizer *optimizers, uint3
 void user_optimizer_destroy(user_optimizer *optimizer);
 const engine_host *user_optimizer_host(const user_optimizer *optimizer); /* borrowed until user_optimizer_destroy */
 bool user_optimizer_has(const user_optimizer *optimizer, const char *name, size_t size);
-
-/* Checks that all live servers have the optimizer of this table option. MR_NOT_FOUND: a server does not, and the error
- * names it. MR_OK for a built-in optimizer. */
-MR_MUST mr_status user_optimizer_ask(mr_ps *ps, const char *optimizer, int64_t timeout_us);

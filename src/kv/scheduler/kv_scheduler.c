@@ -26,6 +26,7 @@
 #include "kv/control/stall.h"
 #include "kv/control/storage_errors.h"
 #include "kv/control/table_catalog.h"
+#include "kv/scheduler/server_admission.h"
 #include "ps/controller.h"
 
 #define LOCK_FILE   "scheduler.lock"
@@ -63,12 +64,25 @@ struct kv_scheduler {
 
 /* ---- Requests to the scheduler. */
 
+/* Tells a server why it cannot join: the text of the last error. */
+static void reject_server(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    const char *text = mr_last_error();
+    log_warn("a server is not admitted: %s", text);
+    van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = ID_ALLOCATOR_MAX, .id = question->stamp.id},
+                     span_of(text, strlen(text)));
+}
+
 static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == CONTROL_SERVER;
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
     if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process repeats its request */
     uint32_t number = ID_ALLOCATOR_MAX;
+    if (serves &&
+        server_admission_check(metadata_db_value(scheduler->db, TABLE_CATALOG_KEY), question->value) != MR_OK) {
+        reject_server(scheduler, link, question);
+        return;
+    }
     if (!serves)
         number = id_allocator_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
     else if (wanted == 0)

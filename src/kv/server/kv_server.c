@@ -2,9 +2,11 @@
 #include "kv/server/kv_server.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "kv/codec/compress.h"
 #include "kv/control/drain.h"
 #include "kv/engine/memory_budget.h"
 
@@ -15,7 +17,8 @@ struct kv_server {
     engine_host host; /* host of the engines */
     remote_values_map_view map_view;
     drain drain;
-    bool deposed; /* another process has this number now */
+    bool deposed;   /* another process has this number now */
+    char *rejected; /* owned: why the scheduler does not admit this server; NULL: it does */
 };
 
 static const shm_import *see(void *context, uint64_t process) {
@@ -45,6 +48,14 @@ static void on_replaced(void *context, uint64_t incarnation) {
 static void on_deposed(void *context) {
     kv_server *self = context;
     self->deposed = true;
+    van_stop(kv_process_van(self->process));
+}
+
+static void on_rejected(void *context, span text) {
+    kv_server *self = context;
+    free(self->rejected);
+    self->rejected = xcalloc(1, text.size + 1);
+    memcpy(self->rejected, text.data, text.size);
     van_stop(kv_process_van(self->process));
 }
 
@@ -160,6 +171,7 @@ static uint64_t count(void *context, table_stats *stats) {
 
 mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_server **out) {
     static const kv_process_host host = {.on_here = on_here,
+                                         .on_rejected = on_rejected,
                                          .take = take,
                                          .flush = flush,
                                          .next_us = next_us,
@@ -173,6 +185,7 @@ mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_
     memory_budget_init(&server->budget, memory);
     server->budget.shared = options->env != NULL;
     own.role = CONTROL_SERVER;
+    own.compressors = compressor_available();
     own.shown = server->budget.bytes;
     mr_status status = kv_process_open(&own, &host, server, &server->process);
     if (status != MR_OK) {
@@ -191,6 +204,7 @@ void kv_server_close(kv_server *server) {
     if (server->server != NULL) slot_server_destroy(server->server);
     server->server = NULL;
     kv_process_close(server->process);
+    free(server->rejected);
     free(server);
 }
 
@@ -210,3 +224,4 @@ void kv_server_leave(kv_server *server) {
 kv_process *kv_server_kv_process(const kv_server *server) { return server->process; }
 van *kv_server_van(const kv_server *server) { return kv_process_van(server->process); }
 bool kv_server_is_deposed(const kv_server *server) { return server->deposed; }
+const char *kv_server_rejection(const kv_server *server) { return server->rejected; }

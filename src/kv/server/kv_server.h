@@ -24,5 +24,7 @@ void kv_server_leave(kv_server *server);
 
 kv_process *kv_server_kv_process(const kv_server *server);
 van *kv_server_van(const kv_server *server);
+/* why the scheduler does not admit this server, so that the loop was stopped (server_admission.h); NULL: it does */
+const char *kv_server_rejection(const kv_server *server);
 /* whether another process has the number, so that the loop was stopped */
 bool kv_server_is_deposed(const kv_server *server);

@@ -17,7 +17,7 @@
 #include "net/transport.h"
 
 enum {
-    HANDSHAKE_PROTOCOL = 1,
+    HANDSHAKE_PROTOCOL = 2,
     HANDSHAKE_HELLO_MAX = 20 + PEER_NAME_MAX - 1,
     HANDSHAKE_BYE_MAX = 8 + CAUSE_TEXT_MAX - 1,
 };

@@ -1,0 +1,26 @@
+/* server_admission.c — see server_admission.h. */
+#include "kv/scheduler/server_admission.h"
+
+#include "base/error.h"
+#include "kv/codec/compress.h"
+#include "kv/control/table_catalog.h"
+
+static mr_status check_table(const table_catalog_table *table, uint32_t available) {
+    compressor_id press = table->schema.press;
+    if ((available & UINT32_C(1) << press) != 0) return MR_OK;
+    return error_set(MR_NOT_FOUND,
+                     "this server cannot join: table '%s' is compressed with %s, and %s cannot be loaded here; install "
+                     "it, or drop the table",
+                     table->name, compressor_name(press), compressor_library(press));
+}
+
+mr_status server_admission_check(span catalog, span registration) {
+    table_catalog tables = {0};
+    reader reader = reader_of(registration.data, registration.size);
+    uint32_t available = reader_u32(&reader) | UINT32_C(1) << COMPRESSOR_STORED;
+    MR_TRY(table_catalog_decode(catalog, &tables));
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; status == MR_OK && i < tables.count; i++) status = check_table(&tables.tables[i], available);
+    table_catalog_fini(&tables);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* server_admission_test.c — which registering servers can hold the tables of a deployment. */
+#include "kv/scheduler/server_admission.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "kv/codec/compress.h"
+#include "kv/control/table_catalog.h"
+
+enum { STORED = 1 << COMPRESSOR_STORED, LZ4 = 1 << COMPRESSOR_LZ4, ZSTD = 1 << COMPRESSOR_ZSTD };
+
+static void add(table_catalog *catalog, const char *name, const char *compression) {
+    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .compression = compression);
+    table_catalog_table table;
+    assert_int_equal(table_catalog_table_init(&table, name, &options), MR_OK);
+    assert_int_equal(table_catalog_add(catalog, &table), MR_OK);
+    table_catalog_table_fini(&table);
+}
+
+/* The status for a server with these compressors. */
+static mr_status check(const table_catalog *catalog, uint32_t available) {
+    size_t size = table_catalog_size(catalog);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    table_catalog_encode(catalog, &writer);
+    mr_status status = server_admission_check(span_of(bytes, size), span_of(&available, sizeof available));
+    free(bytes);
+    return status;
+}
+
+static void a_server_without_a_library_is_not_admitted(void **state) {
+    table_catalog catalog = {0};
+    assert_int_equal(server_admission_check((span){0}, (span){0}), MR_OK); /* no tables yet */
+    add(&catalog, "plain", "int8");
+    assert_int_equal(check(&catalog, STORED), MR_OK);
+    add(&catalog, "packed", "int8+zstd");
+    assert_int_equal(check(&catalog, STORED | ZSTD), MR_OK);
+    assert_int_equal(check(&catalog, STORED | LZ4), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "'packed' is compressed with zstd, and libzstd.so.1 cannot be loaded"));
+    add(&catalog, "quick", "lz4");
+    assert_int_equal(check(&catalog, STORED | ZSTD), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "'quick'"));
+    assert_int_equal(check(&catalog, STORED | ZSTD | LZ4), MR_OK);
+    table_catalog_fini(&catalog);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_server_without_a_library_is_not_admitted)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,11 +13,14 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "net/file_lock.h"
 
 typedef struct folder {
     int fd;
-    int lock_fd; /* -1: not locked */
+    file_lock lock;
 } folder;
+
+_Static_assert((int)DISK_NAME_MAX <= (int)FILE_LOCK_NAME_MAX, "every file can be a lock");
 
 mr_status disk_check_name(const char *file) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -129,46 +132,34 @@ mr_status disk_open(const char *path, disk *out) {
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return error_errno("cannot open the directory '%s'", path);
-    *out = (disk){&folder_ops, XNEW(folder, .fd = fd, .lock_fd = -1)};
+    *out = (disk){&folder_ops, XNEW(folder, .fd = fd, .lock.fd = -1)};
     return MR_OK;
 }
 
 void disk_close(disk disk) {
     MR_ASSERT(disk.ops == &folder_ops);
     folder *folder = disk.self;
-    if (folder->lock_fd >= 0) close(folder->lock_fd);
+    file_lock_release(&folder->lock);
     close(folder->fd);
     free(folder);
 }
 
-/* Reports the process id that the lock's holder wrote into the file; the id serves only this text. */
-static mr_status locked_by_another(int fd, const char *file) {
-    char text[16] = "";
-    int process = pread(fd, text, sizeof text - 1, 0) > 0 ? atoi(text) : 0;
-    if (process <= 0) return error_set(MR_BUSY, "'%s' is locked by another process", file);
-    return error_set(MR_BUSY, "'%s' is locked by process %d", file, process);
-}
-
-static void write_holder(int fd) {
-    char text[16];
-    int size = snprintf(text, sizeof text, "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, text, (size_t)size, 0);
+/* The file may be removed while it is locked; the directory's own lock outlives that. Where directories have no locks
+ * (NFS), the file's must do. */
+static mr_status lock_directory(const folder *folder, const char *file) {
+    if (flock(folder->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return MR_OK;
+    return error_set(MR_BUSY, "the directory is locked by another process, and its '%s' was removed or replaced", file);
 }
 
 mr_status disk_lock(disk disk, const char *file) {
     MR_ASSERT(disk.ops == &folder_ops);
     folder *folder = disk.self;
-    int fd = -1;
-    MR_ASSERT(folder->lock_fd < 0);
-    MR_TRY(open_file(folder, file, O_RDWR | O_CREAT, &fd));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        mr_status status = errno == EWOULDBLOCK ? locked_by_another(fd, file) : error_errno("cannot lock '%s'", file);
-        close(fd);
-        return status;
-    }
-    write_holder(fd);
-    folder->lock_fd = fd;
-    return MR_OK;
+    MR_ASSERT(folder->lock.fd < 0);
+    MR_TRY(disk_check_name(file));
+    MR_TRY(file_lock_take(folder->fd, file, FILE_LOCK_FLOCK, &folder->lock));
+    mr_status status = lock_directory(folder, file);
+    if (status != MR_OK) file_lock_release(&folder->lock);
+    return status;
 }
 
 /* The new file is removed first, because a longer one left by an earlier failure would keep its tail. */

@@ -43,12 +43,13 @@ typedef struct disk { /* two words, passed by value */
 MR_MUST mr_status disk_open(const char *folder, disk *out);
 void disk_close(disk disk);
 
-/* Locks the directory with a file of this name, until disk_close or the end of the process. The file stays.
- * MR_BUSY: another process, or another disk of this process, has the lock; the text names the process. Only for disks
- * of disk_open.
+/* Locks the directory and a file of this name in it, until disk_close or the end of the process. The file stays; the
+ * lock holds even if the file is removed. MR_BUSY: another process, or another disk of this process, has the lock; the
+ * text names the process. Only for disks of disk_open.
  *
  * A directory on NFS is locked on the server, for all machines that mount it (not with the options nolock and
- * local_lock); other network file systems lock for this machine only, or fail: MR_IO. */
+ * local_lock). Where the file system has no locks (Lustre without the option flock) the lock is a file that names its
+ * owner (file_lock.h). */
 MR_MUST mr_status disk_lock(disk disk, const char *file);
 
 /* Replaces a whole file atomically: writes "<file>.new", syncs it, renames it. After a failure the file has its

@@ -169,14 +169,33 @@ static void a_folder_has_one_lock(void **state) {
     place->disk = second;
 }
 
+/* A program that cleans the folder removes the lock's file: the next process must not lock a new one. */
+static void a_removed_lock_file_frees_nothing(void **state) {
+    place *place = *state;
+    disk second;
+    assert_int_equal(disk_open(place->folder, &second), MR_OK);
+    assert_int_equal(disk_lock(place->disk, "lock"), MR_OK);
+    assert_int_equal(place->disk.ops->remove(place->disk.self, "lock"), MR_OK);
+    assert_int_equal(disk_lock(second, "lock"), MR_BUSY);
+    assert_non_null(strstr(mr_last_error(), "the directory is locked by another process"));
+    disk_close(place->disk);
+    assert_int_equal(disk_lock(second, "lock"), MR_OK);
+    place->disk = second;
+}
+
 #define PLACED(test) cmocka_unit_test_setup_teardown(test, open_place, close_place)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(written_bytes_are_read_back),  PLACED(a_gap_reads_as_zeros),
-        PLACED(missing_files_are_said_to_be), PLACED(files_are_replaced_whole),
-        PLACED(names_stay_in_the_folder),     PLACED(a_file_over_the_limit_is_not_read),
-        PLACED(a_folder_has_one_lock),        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        PLACED(written_bytes_are_read_back),
+        PLACED(a_gap_reads_as_zeros),
+        PLACED(missing_files_are_said_to_be),
+        PLACED(files_are_replaced_whole),
+        PLACED(names_stay_in_the_folder),
+        PLACED(a_file_over_the_limit_is_not_read),
+        PLACED(a_folder_has_one_lock),
+        PLACED(a_removed_lock_file_frees_nothing),
+        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

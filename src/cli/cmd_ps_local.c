@@ -27,7 +27,7 @@
 #include "cli/cmd_ps.h"
 #include "miniray/admin.h"
 
-enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000 };
+enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000, LOOK_MS = 100 };
 enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
 enum { PLACE_MAX = 36 }; /* the address of a server's socket in this directory must fit into MR_PS_ADDRESS_MAX */
 
@@ -44,7 +44,8 @@ typedef struct local {
     char place[PLACE_MAX + 1], address[PLACE_MAX + 16], folder[PLACE_MAX + 16];
     role roles[ROLES_MAX];
     unsigned count;
-    int signals, ended; /* descriptors; ended is -1 without --parent-pid */
+    int signals, ended; /* descriptors; ended is -1 without --parent-pid, and where pidfd_open is missing */
+    bool is_parent;     /* the process of --parent-pid started this one */
     sigset_t before;
     int code;   /* exit status of the scheduler */
     bool begun; /* the scheduler was started before: a restarted one does not print its address */
@@ -61,7 +62,9 @@ static int64_t now_ms(void) {
 static bool make_place(local *local) {
     const char *folder = getenv("TMPDIR");
     const char pattern[] = "/ps-XXXXXX";
-    if (folder == NULL || folder[0] != '/' || strlen(folder) + sizeof pattern > PLACE_MAX) folder = "/tmp";
+    if (folder == NULL || folder[0] != '/' || strlen(folder) + sizeof pattern > PLACE_MAX ||
+        access(folder, W_OK | X_OK) != 0)
+        folder = "/tmp";
     snprintf(local->place, sizeof local->place, "%s%s", folder, pattern);
     if (mkdtemp(local->place) == NULL) {
         fprintf(stderr, "%s: cannot create a directory in %s: %s; set TMPDIR to a writable directory\n", local->title,
@@ -185,18 +188,28 @@ static bool listen_for_ends(local *local) {
     sigprocmask(SIG_BLOCK, &set, &local->before);
     local->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     local->ended = local->with == 0 ? -1 : (int)syscall(SYS_pidfd_open, local->with, 0);
-    if (local->signals >= 0 && (local->with == 0 || local->ended >= 0)) return true;
+    local->is_parent = local->with == getppid();
+    bool missing = local->ended < 0 && (errno == ENOSYS || errno == EPERM || errno == EACCES);
+    if (local->signals >= 0 && (local->with == 0 || local->ended >= 0 || missing)) return true;
     fprintf(stderr, "%s: cannot watch process %d of --parent-pid: %s\n", local->title, local->with, strerror(errno));
     return false;
+}
+
+/* Whether the process of --parent-pid has ended, where the kernel does not report it. */
+static bool parent_ended(const local *local) {
+    if (local->with == 0 || local->ended >= 0) return false;
+    return (local->is_parent && getppid() != local->with) || (kill(local->with, 0) != 0 && errno == ESRCH);
 }
 
 static int look_after(local *local) {
     for (;;) {
         int pause_ms = start_again(local);
+        bool looks = local->with != 0 && local->ended < 0;
+        if (looks && (pause_ms < 0 || pause_ms > LOOK_MS)) pause_ms = LOOK_MS;
         struct pollfd waits[] = {{.fd = local->signals, .events = POLLIN}, {.fd = local->ended, .events = POLLIN}};
         struct signalfd_siginfo info;
         if (poll(waits, 2, pause_ms) < 0 && errno != EINTR) return 1;
-        if (waits[1].revents != 0) return 0;
+        if (waits[1].revents != 0 || parent_ended(local)) return 0;
         while (read(local->signals, &info, sizeof info) == (ssize_t)sizeof info)
             if (info.ssi_signo != SIGCHLD) return 0;
         if (!take_deaths(local)) return local->code;

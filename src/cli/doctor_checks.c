@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -101,7 +102,7 @@ static void check_memfd(doctor_check_finding *finding, const settings *settings)
 
 static void check_pidfd(doctor_check_finding *finding, const settings *settings) {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    found(finding, fd >= 0 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL, "%s", fd >= 0 ? "works" : strerror(errno));
+    found(finding, fd >= 0 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%s", fd >= 0 ? "works" : strerror(errno));
     if (fd >= 0) close(fd);
 }
 
@@ -235,12 +236,22 @@ static const char *folder(void) {
     return "/tmp";
 }
 
+/* Another user can make the directory of this user's nodes in /tmp first. */
+static bool is_planted(const char *folder, char *path, size_t size) {
+    struct stat stat;
+    snprintf(path, size, "%s/miniray-%u", folder, (unsigned)geteuid());
+    return lstat(path, &stat) == 0 && (!S_ISDIR(stat.st_mode) || stat.st_uid != geteuid());
+}
+
 static void check_folder(doctor_check_finding *finding, const settings *settings) {
     const char *path = folder();
+    char planted[DOCTOR_CHECK_TEXT / 2];
     if (access(path, W_OK | X_OK) != 0)
-        found(finding, DOCTOR_CHECK_FAIL, "%s: %s", path, strerror(errno));
+        found(finding, DOCTOR_CHECK_WARN, "%s: %s", path, strerror(errno));
+    else if (is_planted(path, planted, sizeof planted))
+        found(finding, DOCTOR_CHECK_WARN, "%s is not a directory of this user", planted);
     else if (strlen(path) > FOLDER_LONGEST)
-        found(finding, DOCTOR_CHECK_FAIL, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
+        found(finding, DOCTOR_CHECK_WARN, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
               FOLDER_LONGEST);
     else
         found(finding, DOCTOR_CHECK_OK, "%s", path);
@@ -315,7 +326,7 @@ static const struct {
     {"kernel", check_kernel, "Kernels older than 5.14 are not tested.", "use a newer kernel; Debian 12 has 6.1"},
     {"memfd", check_memfd, "No node starts: shared memory cannot be created.",
      "allow memfd_create (a seccomp profile of the container may forbid it)"},
-    {"pidfd", check_pidfd, "No node starts: it could not notice the death of a process.",
+    {"pidfd", check_pidfd, "Each process looks ten times a second whether those that it depends on still run.",
      "allow pidfd_open (a seccomp profile of the container may forbid it), or use Linux 5.3 or later"},
     {"populate", check_populate,
      "New shared memory causes page faults when it is first used, which slows down large objects.",
@@ -341,7 +352,8 @@ static const struct {
     {"container CPUs", check_quota,
      "A node starts one worker per CPU, more than the quota can run: workers are throttled.",
      "raise the quota, or set num_cpus to it"},
-    {"session dir", check_folder, "A node has no directory for its socket and its logs.",
+    {"session dir", check_folder,
+     "A node's sockets and logs are at another place: /tmp, /run/user/UID, /dev/shm or /var/tmp.",
      "set TMPDIR to a short path that this user can write to"},
     {"disk", check_disk, "There is little space for logs and for objects that are spilled from memory.",
      "free some space, or set MINIRAY_SPILL_DIR to a directory on another disk"},

@@ -38,7 +38,10 @@ static int lock_folder(const char *path) {
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(copy);
     if (fd < 0) return -1;
-    for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) usleep(LOCK_PAUSE_US);
+    for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR) break; /* a file system without locks (Lustre) */
+        usleep(LOCK_PAUSE_US);
+    }
     return fd;
 }
 

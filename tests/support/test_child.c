@@ -2,14 +2,13 @@
 #include "tests/support/test_child.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "net/pidfd.h"
 #include "tests/support/process_dump.h"
 
 pid_t test_child_start(test_child_fn *fn, void *argument) {
@@ -34,15 +33,11 @@ bool test_child_stops(pid_t pid) {
 }
 
 int test_child_wait(pid_t pid, int timeout_ms) {
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    int late = 0;
-    if (fd >= 0) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN};
-        int ready;
-        do ready = poll(&wait, 1, timeout_ms);
-        while (ready < 0 && errno == EINTR);
-        late = ready == 0;
-        close(fd);
+    pidfd child;
+    bool late = false;
+    if (pidfd_of_pid(pid, &child) == MR_OK) {
+        late = !pidfd_await(&child, timeout_ms);
+        pidfd_close(&child);
     }
     if (late) process_dump_print(pid);
     if (late) kill(pid, SIGKILL);

@@ -79,7 +79,7 @@ mr_status arena_create(uint64_t size, arena *out) {
     size = round_up(size, page_size());
     MR_TRY(fits(size));
     int fd = make_memfd();
-    if (fd < 0) return error_errno("cannot create the memfd of an arena of %" PRIu64 " bytes", size);
+    if (fd < 0) return error_errno("cannot create the arena of %" PRIu64 " bytes: memfd_create", size);
     arena made = {.fd = -1};
     mr_status status = seal(fd, size);
     if (status == MR_OK) status = map(fd, size, &made);

@@ -258,7 +258,7 @@ broker_stats broker_stats_now(const broker *broker) {
 void broker_note_exit(broker *broker, int pid, int wait_status) {
     list_for_each (at, &broker->peers) {
         broker_peer *peer = container_of(at, broker_peer, place);
-        if (peer->state != BROKER_MEMBER || peer->pid != pid || !pidfd_ended(peer->pidfd)) continue;
+        if (peer->state != BROKER_MEMBER || peer->pid != pid || !pidfd_ended(&peer->pidfd)) continue;
         peer->wait_known = true;
         peer->wait_status = wait_status;
         if (timer_heap_holds(&peer->deadline))

@@ -32,8 +32,8 @@ enum {
 
 struct broker_client {
     arena arena;
-    int fd, epoll_fd; /* owned */
-    int broker_pidfd; /* owned; -1: none available */
+    int fd, epoll_fd;   /* owned */
+    pidfd broker_pidfd; /* owned; PIDFD_NONE: none available */
     int broker_pid;
     int pid; /* of the process that joined; a fork of it is no client */
     uint32_t process_block;
@@ -191,10 +191,10 @@ static mr_status watch_broker(broker_client *client, const joining *joining) {
     if (client->epoll_fd < 0) return error_errno("cannot watch the broker at %s", joining->path);
     MR_TRY(watch(client->epoll_fd, EPOLL_CTL_ADD, joining->fd, EPOLLIN));
     if (pidfd_of_peer(joining->fd, joining->broker_pid, &client->broker_pidfd) != MR_OK) {
-        client->broker_pidfd = -1;
+        client->broker_pidfd = PIDFD_NONE;
         return MR_OK;
     }
-    return watch(client->epoll_fd, EPOLL_CTL_ADD, client->broker_pidfd, EPOLLIN);
+    return watch(client->epoll_fd, EPOLL_CTL_ADD, client->broker_pidfd.fd, EPOLLIN);
 }
 
 static mr_status join(joining *joining, const char *name, int event_fd, broker_client *made) {
@@ -215,7 +215,7 @@ static mr_status join(joining *joining, const char *name, int event_fd, broker_c
 static void free_peer(broker_client *client) {
     arena_unmap(&client->arena);
     fd_packet_queue_fini(&client->queue);
-    if (client->broker_pidfd >= 0) close(client->broker_pidfd);
+    pidfd_close(&client->broker_pidfd);
     if (client->epoll_fd >= 0) close(client->epoll_fd);
     free(client);
 }
@@ -230,7 +230,8 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     joining joining = {.path = path, .deadline_us = clock_deadline_us(clock_now_us(clock_real()), timeout_us)};
     joining.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (joining.fd < 0) return error_errno("cannot join the broker at %s", path);
-    broker_client *made = XNEW(broker_client, .fd = joining.fd, .epoll_fd = -1, .broker_pidfd = -1, .pid = getpid());
+    broker_client *made =
+        XNEW(broker_client, .fd = joining.fd, .epoll_fd = -1, .broker_pidfd = PIDFD_NONE, .pid = getpid());
     fd_packet_queue_init(&made->queue);
     mr_status status = join(&joining, name, event_fd, made);
     if (status != MR_OK) {
@@ -429,7 +430,7 @@ static void flush(broker_client *client) {
 }
 
 static bool has_ended(const broker_client *client) {
-    return client->broker_pidfd >= 0 && pidfd_ended(client->broker_pidfd);
+    return client->broker_pidfd.fd >= 0 && pidfd_ended(&client->broker_pidfd);
 }
 
 static void broker_ended(broker_client *client) {
@@ -439,7 +440,7 @@ static void broker_ended(broker_client *client) {
         return;
     }
     broker_is_gone(client, MR_PEER_DIED, "the broker's process has ended");
-    if (!pidfd_wait_status(client->broker_pidfd, client->broker_pid, &status)) return;
+    if (!pidfd_wait_status(&client->broker_pidfd, &status)) return;
     if (WIFSIGNALED(status))
         client->gone_why.signal = WTERMSIG(status);
     else

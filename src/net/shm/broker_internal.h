@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/timer_heap.h"
+#include "net/pidfd.h"
 #include "net/shm/broker.h"
 #include "net/shm/extent_allocator.h"
 #include "net/shm/fd_packet.h"
@@ -45,7 +46,8 @@ typedef struct broker_peer {
     broker_peer_state state;
     event_loop_watch *socket_watch, *pid_watch; /* NULL: not watched */
     int fd;                                     /* owned; -1: closed */
-    int pidfd, event_fd;                        /* owned; -1: none yet */
+    int event_fd;                               /* owned; -1: none yet */
+    pidfd pidfd;                                /* owned; PIDFD_NONE: none yet */
     int pid;
     bool is_child;   /* of the broker's process: broker_note_exit may report its wait status */
     bool at_end;     /* end of file was read from its socket */

@@ -46,7 +46,7 @@ static void let_go(broker_peer *peer) {
     event_loop_watch_remove(peer->pid_watch);
     peer->socket_watch = peer->pid_watch = NULL;
     close_fd(&peer->fd);
-    close_fd(&peer->pidfd);
+    pidfd_close(&peer->pidfd);
     close_fd(&peer->event_fd);
 }
 
@@ -210,7 +210,7 @@ static void finish_dead(broker_peer *peer) {
 }
 
 static void learn_wait_status(broker_peer *peer) {
-    if (!peer->wait_known) peer->wait_known = pidfd_wait_status(peer->pidfd, peer->pid, &peer->wait_status);
+    if (!peer->wait_known) peer->wait_known = pidfd_wait_status(&peer->pidfd, &peer->wait_status);
 }
 
 void broker_peer_due(broker_peer *peer) {
@@ -220,7 +220,7 @@ void broker_peer_due(broker_peer *peer) {
         broker_peer_free(peer, &why);
         return;
     }
-    if (!pidfd_ended(peer->pidfd)) {
+    if (!pidfd_ended(&peer->pidfd)) {
         finish_left(peer, "left without saying goodbye");
         return;
     }
@@ -248,7 +248,7 @@ void broker_peer_drop(broker_peer *peer) {
     log_warn("process dropped: %s", peer->doom.text);
     say_end(peer, &peer->doom);
     shutdown(peer->fd, SHUT_WR);
-    bool harmless = peer->at_end || pidfd_ended(peer->pidfd);
+    bool harmless = peer->at_end || pidfd_ended(&peer->pidfd);
     become_ghost(peer, &peer->doom);
     if (harmless)
         become_harmless(peer);
@@ -315,8 +315,8 @@ static mr_status become_member(broker_peer *peer, const broker_wire *message, fd
     if (!is_eventfd(peer->event_fd)) return error_set(MR_INVALID, "HELLO of process %d without an eventfd", peer->pid);
     MR_TRY(name_is_free(broker, message->hello.name));
     MR_TRY(pidfd_of_peer(peer->fd, peer->pid, &peer->pidfd));
-    if (pidfd_ended(peer->pidfd)) return error_set(MR_PEER_DIED, "process %d has ended", peer->pid);
-    MR_TRY(event_loop_watch_add(broker->loop, peer->pidfd, on_pid, peer, &peer->pid_watch));
+    if (pidfd_ended(&peer->pidfd)) return error_set(MR_PEER_DIED, "process %d has ended", peer->pid);
+    MR_TRY(event_loop_watch_add(broker->loop, peer->pidfd.fd, on_pid, peer, &peer->pid_watch));
     MR_TRY(take_process_block(peer));
     memcpy(peer->name, message->hello.name, sizeof peer->name);
     peer->is_child = pidfd_is_child(peer->pid);
@@ -430,6 +430,7 @@ static void on_socket(void *context) {
 static void on_pid(void *context) {
     broker_peer *peer = context;
     broker *broker = peer->broker;
+    if (!pidfd_ended(&peer->pidfd)) return;
     event_loop_watch_set(peer->pid_watch, false, false);
     fd_packet_queue_fini(&peer->queue); /* the process will not read it */
     watch_what_matters(peer);
@@ -460,7 +461,7 @@ static mr_status check_caller(int fd, int *pid) {
 }
 
 void broker_peer_accept(broker *broker, int fd) {
-    broker_peer *peer = XNEW(broker_peer, .broker = broker, .fd = fd, .pidfd = -1, .event_fd = -1);
+    broker_peer *peer = XNEW(broker_peer, .broker = broker, .fd = fd, .pidfd = PIDFD_NONE, .event_fd = -1);
     list_init(&peer->links);
     list_init(&peer->doomed_place);
     fd_packet_queue_init(&peer->queue);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "net/shm/sealed_memfd.h"
 #include "runtime/common/orphans.h"
 
 #define ROLE    "MINIRAY_BOOT"
@@ -128,8 +128,9 @@ static mr_status start(const plan *plan, pid_t *pid) {
     for (size_t i = 0; i < VARIABLES; i++) free(plan->variables[i]);
     if (failed == 0) return MR_OK;
     errno = failed;
-    if (plan->executable != NULL) return error_errno("cannot start the node's executable '%.200s'", plan->executable);
-    return error_errno("cannot start a worker with the executable of '%.200s'", plan->spec->arguments[0]);
+    if (plan->executable != NULL)
+        return error_errno("cannot start the node's executable '%.200s': posix_spawn", plan->executable);
+    return error_errno("cannot start a worker with the executable of '%.200s': posix_spawn", plan->spec->arguments[0]);
 }
 
 mr_status boot_start_worker(const launch_spec *spec, const boot_worker *told, pid_t *pid) {
@@ -221,8 +222,8 @@ static mr_status open_stdio(const char *run, int fds[2]) {
 static mr_status open_launch_spec(const boot_node *told, int *fd) {
     *fd = -1;
     if (!told->has_launch_spec) return MR_OK;
-    int low = memfd_create("miniray-recipe", MFD_CLOEXEC);
-    if (low < 0) return error_errno("cannot pass the command line of workers to the node");
+    int low = sealed_memfd_create("miniray-recipe", told->launch_spec.size);
+    if (low < 0) return error_errno("cannot pass the command line of workers to the node: memfd_create");
     *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     bool written =
         *fd >= 0 && write(*fd, told->launch_spec.data, told->launch_spec.size) == (ssize_t)told->launch_spec.size;

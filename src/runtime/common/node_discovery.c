@@ -2,12 +2,10 @@
 #include "runtime/common/node_discovery.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,7 +37,7 @@ static mr_status reach(const char *path, int *out) {
     return error_errno("cannot connect to the node at %s", path);
 }
 
-mr_status node_discovery_find(const char *address, mr_node_info *out, int *pidfd) {
+mr_status node_discovery_find(const char *address, mr_node_info *out, pidfd *process) {
     char path[SESSION_DIR_MAX];
     int fd = -1;
     MR_TRY(session_dir_socket(address == NULL ? "auto" : address, path));
@@ -52,8 +50,8 @@ mr_status node_discovery_find(const char *address, mr_node_info *out, int *pidfd
     else if (peer.uid != geteuid())
         status = error_set(MR_DENIED, "the node at %s (process %d) belongs to user %u, not to this user", path,
                            peer.pid, (unsigned)peer.uid);
-    else if (pidfd != NULL)
-        status = pidfd_of_peer(fd, peer.pid, pidfd);
+    else if (process != NULL)
+        status = pidfd_of_peer(fd, peer.pid, process);
     close(fd);
     if (status != MR_OK) return status;
     *out = (mr_node_info){.pid = peer.pid};
@@ -92,27 +90,19 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
     return MR_OK;
 }
 
-/* Waits for the end of the process; false: it did not end in time. */
-static bool ends_within(int pidfd, int timeout_ms) {
-    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-    int ready;
-    while ((ready = poll(&wait, 1, timeout_ms)) < 0 && errno == EINTR) {}
-    return ready > 0;
-}
-
 mr_status mr_node_stop(const char *address, mr_node_info *out) {
     mr_node_info node;
-    int pidfd;
-    MR_TRY(node_discovery_find(address, &node, &pidfd));
+    pidfd process;
+    MR_TRY(node_discovery_find(address, &node, &process));
     mr_status status = MR_OK;
-    syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0);
-    if (!ends_within(pidfd, STOP_MS)) {
-        syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-        if (!ends_within(pidfd, KILL_MS))
+    pidfd_signal(&process, SIGTERM);
+    if (!pidfd_await(&process, STOP_MS)) {
+        pidfd_signal(&process, SIGKILL);
+        if (!pidfd_await(&process, KILL_MS))
             status = error_set(MR_TIMEOUT, "the node (process %d) did not end within %d s, nor %d s after SIGKILL",
                                node.pid, STOP_MS / 1000, KILL_MS / 1000);
     }
-    close(pidfd);
+    pidfd_close(&process);
     if (status == MR_OK && out != NULL) *out = node;
     return status;
 }

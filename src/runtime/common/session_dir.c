@@ -13,55 +13,38 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/user_dir.h"
 #include "runtime/common/socket_dir.h"
 
-enum { BASE_MAX = 74, TRIES = 100 }; /* the path of a socket in a session directory has at most 107 characters */
+enum { TRIES = 100 };
 
-/* ---- Base directory. */
+_Static_assert((int)SESSION_DIR_MAX >= (int)USER_DIR_MAX, "the base fits");
 
-static bool is_folder_of_ours(const char *path) {
+/* The socket of the standalone node: where one is, or where one would be. */
+static mr_status find_node(char out[SESSION_DIR_MAX]) {
+    char places[USER_DIRS][USER_DIR_MAX], base[USER_DIR_MAX];
     struct stat stat;
-    return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() && (stat.st_mode & 0077) == 0;
-}
-
-static void name_base(char out[SESSION_DIR_MAX]) {
-    const char *runtime = getenv("XDG_RUNTIME_DIR"), *temporary = getenv("TMPDIR");
-    if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < BASE_MAX - 8 && is_folder_of_ours(runtime)) {
-        snprintf(out, SESSION_DIR_MAX, "%s/miniray", runtime);
-        return;
+    unsigned count = user_dir_list(places);
+    for (unsigned i = 0; i < count; i++) {
+        if (!user_dir_is_private(places[i])) continue;
+        snprintf(out, SESSION_DIR_MAX, "%.74s/node", places[i]);
+        if (lstat(out, &stat) == 0 && S_ISSOCK(stat.st_mode)) return MR_OK;
     }
-    bool fits = temporary != NULL && temporary[0] == '/' && strlen(temporary) < BASE_MAX - 19;
-    snprintf(out, SESSION_DIR_MAX, "%s/miniray-%u", fits ? temporary : "/tmp", (unsigned)geteuid());
-}
-
-/* Fails if the directory belongs to another user, or other users can access it. */
-static mr_status check_base(const char *base, bool may_be_absent) {
-    if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
-    return error_set(MR_DENIED, "%s is not a directory of this user with mode 0700; remove it, or set TMPDIR", base);
-}
-
-mr_status session_dir_base(char out[SESSION_DIR_MAX]) {
-    char base[SESSION_DIR_MAX];
-    name_base(base);
-    if (mkdir(base, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", base);
-    MR_TRY(check_base(base, false));
-    memcpy(out, base, sizeof base);
+    MR_TRY(user_dir_find(base));
+    snprintf(out, SESSION_DIR_MAX, "%.74s/node", base);
     return MR_OK;
 }
 
 mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]) {
-    if (strcmp(address, "auto") == 0) {
-        char base[SESSION_DIR_MAX];
-        name_base(base);
-        MR_TRY(check_base(base, true));
-        snprintf(out, SESSION_DIR_MAX, "%.74s/node", base);
-        return MR_OK;
-    }
+    if (strcmp(address, "auto") == 0) return find_node(out);
     if (strchr(address, '/') == NULL)
         return error_set(MR_INVALID, "'%.60s' is not the address of a node: use auto, or the path of its socket",
                          address);
     char folder[SESSION_DIR_MAX] = "";
-    if (address[0] != '/' && getcwd(folder, sizeof folder) == NULL) folder[0] = '\0';
+    if (address[0] != '/' && getcwd(folder, sizeof folder) == NULL && errno == ENOENT)
+        return error_set(MR_INVALID,
+                         "the address '%.60s' is relative, and the working directory was removed: use a path from /",
+                         address);
     int length = snprintf(out, SESSION_DIR_MAX, "%s%s%s", folder, address[0] == '/' ? "" : "/", address);
     if (length >= SESSION_DIR_MAX || (address[0] != '/' && folder[0] == '\0'))
         return error_set(MR_INVALID, "the address '%.60s' is too long for a socket: at most %d bytes from /", address,
@@ -75,9 +58,9 @@ int session_dir_filter(const struct dirent *entry) {
     return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name) && strlen(entry->d_name) > 17;
 }
 
-/* Locks the directory, without waiting; -1: another process has the lock, or the directory cannot be opened. */
+/* Locks the directory, without waiting; -1: it cannot be opened, or locked. */
 static int lock_run(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
     close(fd);
     return -1;
@@ -127,9 +110,10 @@ mr_status session_dir_adopt(const char *path, session_dir *out) {
     session_dir run = {0};
     struct stat stat;
     snprintf(run.path, sizeof run.path, "%s", path);
-    run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (run.lock_fd < 0) return error_errno("cannot open the session directory %s", path);
     bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: driver and node may both have the lock */
+    if (!locked && errno != EWOULDBLOCK) locked = true;       /* no process can lock here (Lustre), and so remove it */
     if (!locked || fstat(run.lock_fd, &stat) != 0 || stat.st_nlink == 0) {
         close(run.lock_fd);
         return error_set(MR_BUSY, "the session directory %s is being removed", path);
@@ -156,9 +140,9 @@ static void name_run(const char *base, int number, char out[SESSION_DIR_MAX]) {
 }
 
 mr_status session_dir_open(session_dir *out) {
-    char base[SESSION_DIR_MAX], path[SESSION_DIR_MAX];
+    char base[USER_DIR_MAX], path[SESSION_DIR_MAX];
     for (int i = 0; i < TRIES; i++) { /* other processes may be removing an empty base, or the new directory */
-        MR_TRY(session_dir_base(base));
+        MR_TRY(user_dir_open(base));
         name_run(base, i, path);
         if (mkdir(path, 0700) != 0) {
             if (errno == EEXIST || errno == ENOENT) continue;

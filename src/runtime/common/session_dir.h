@@ -1,6 +1,6 @@
 /* session_dir.h — session directories: files of a user's nodes, and how long they are kept.
  *
- *   BASE              XDG_RUNTIME_DIR/miniray, else TMPDIR/miniray-UID, else /tmp/miniray-UID; mode 0700
+ *   BASE              the user's private directory (base/user_dir.h)
  *   BASE/node         the socket of the standalone node: the address "auto"
  *   BASE/RUN          session directory of a node, by time and process: 20261115-051500-4711-0
  *   BASE/RUN/hub      the socket of a private node
@@ -8,7 +8,8 @@
  *   BASE/RUN/NAME     link to a directory elsewhere that is removed with it (socket_dir.h)
  *
  * The directory of a session without output is removed. Of the others the newest SESSION_DIR_KEPT stay. A running node
- * has a lock on its directory, which other nodes never remove; a node that is killed loses its lock. */
+ * has a lock on its directory, which other nodes never remove; a node that is killed loses its lock. On a file system
+ * without flock (Lustre) no process removes old sessions. */
 #pragma once
 #include <dirent.h>
 
@@ -21,9 +22,7 @@ typedef struct session_dir { /* directory of a running session */
     int lock_fd; /* owned */
 } session_dir;
 
-/* Finds or creates BASE. MR_DENIED: BASE belongs to another user, or other users can read it. */
-MR_MUST mr_status session_dir_base(char out[SESSION_DIR_MAX]);
-/* The socket's path for an address: "auto", or the path itself. */
+/* The socket's path for an address: "auto", or the path itself. Creates nothing. */
 MR_MUST mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]);
 
 /* For scandir(3): the session directories of BASE. */

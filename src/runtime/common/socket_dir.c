@@ -25,7 +25,8 @@ mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) 
     socket_dir made;
     const char *folder = getenv("TMPDIR");
     const char chance[] = "XXXXXX";
-    if (folder == NULL || folder[0] != '/' || strlen(folder) + 1 + strlen(prefix) + sizeof chance > sizeof made.path)
+    if (folder == NULL || folder[0] != '/' || access(folder, W_OK | X_OK) != 0 ||
+        strlen(folder) + 1 + strlen(prefix) + sizeof chance > sizeof made.path)
         folder = "/tmp";
     int size = snprintf(made.path, sizeof made.path, "%s/%s%s", folder, prefix, chance);
     if (size < 0 || (size_t)size >= sizeof made.path)

@@ -12,7 +12,7 @@
 typedef struct child {
     children *children;
     pid_t pid;
-    int pidfd;
+    pidfd pidfd;
     event_loop_watch *watch;
 } child;
 
@@ -23,13 +23,14 @@ void children_init(children *children, event_loop *loop, void (*on_exit)(void *c
 
 static void child_free(child *child) {
     event_loop_watch_remove(child->watch);
-    close(child->pidfd);
+    pidfd_close(&child->pidfd);
     map_remove(&child->children->by_pid, (uint64_t)child->pid);
     free(child);
 }
 
 static void ended(void *context) {
     child *child = context;
+    if (!pidfd_ended(&child->pidfd)) return;
     children *children = child->children;
     pid_t pid = child->pid;
     orphans_end_group(pid);
@@ -39,13 +40,13 @@ static void ended(void *context) {
 }
 
 mr_status children_add(children *children, pid_t pid) {
-    child *child = XNEW(struct child, .children = children, .pid = pid, .pidfd = -1);
-    mr_status status = pidfd_of_child(pid, &child->pidfd);
-    if (status == MR_OK) status = event_loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
+    child *child = XNEW(struct child, .children = children, .pid = pid, .pidfd = PIDFD_NONE);
+    mr_status status = pidfd_of_pid(pid, &child->pidfd);
+    if (status == MR_OK) status = event_loop_watch_add(children->loop, child->pidfd.fd, ended, child, &child->watch);
     if (status != MR_OK) {
         kill(pid, SIGKILL);
         orphans_reap(pid);
-        if (child->pidfd >= 0) close(child->pidfd);
+        pidfd_close(&child->pidfd);
         free(child);
         return status;
     }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "net/pidfd.h"
 #include "net/shm/broker.h"
 #include "net/shm/memory_headroom.h"
 #include "net/shm/shm_transport.h"
@@ -61,7 +61,8 @@ typedef struct node {
     const char *broker_path;
     session_dir run;
     pid_t reaper;
-    int signal_fd, program_fd; /* program_fd: pidfd of a private node's driver */
+    int signal_fd;
+    pidfd program;             /* of a private node: its driver */
     event_loop_watch *ends[3]; /* events that end the node: a signal, the end of its driver, the end of the lifeline */
 } node;
 
@@ -323,6 +324,10 @@ static void open_store(node *node) {
 
 static void stop(void *context) { event_loop_stop(((node *)context)->loop); }
 
+static void program_ended(void *context) {
+    if (pidfd_ended(&((node *)context)->program)) stop(context);
+}
+
 /* Workers are started with an empty signal mask, so this mask applies to the node only. */
 static mr_status open_signals(node *node) {
     sigset_t signals;
@@ -338,10 +343,11 @@ static mr_status open_signals(node *node) {
 }
 
 static mr_status watch_program(node *node) {
-    node->program_fd = (int)syscall(SYS_pidfd_open, node->told.program, 0);
-    if (node->program_fd < 0 || getppid() != node->told.program)
+    mr_status status = pidfd_of_pid(node->told.program, &node->program);
+    if (status == MR_PEER_DIED || getppid() != node->told.program)
         return error_set(MR_PEER_DIED, "the driver that started this node (process %d) has ended", node->told.program);
-    MR_TRY(event_loop_watch_add(node->loop, node->program_fd, stop, node, &node->ends[1]));
+    MR_TRY(status);
+    MR_TRY(event_loop_watch_add(node->loop, node->program.fd, program_ended, node, &node->ends[1]));
     return event_loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
 }
 

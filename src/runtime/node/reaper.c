@@ -1,15 +1,12 @@
 /* reaper.c — see reaper.h. */
 #include "runtime/node/reaper.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "net/pidfd.h"
 #include "net/unix_listener.h"
 #include "runtime/common/boot.h"
 #include "runtime/common/orphans.h"
@@ -21,15 +18,15 @@ static void be_left_alone(void) {
     sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     setpgid(0, 0);
-    close_range(0, UINT_MAX, 0);
+    closefrom(0);           /* by /proc/self/fd where the kernel has no close_range */
     int moved = chdir("/"); /* so that the reaper keeps no directory busy */
     (void)moved;
 }
 
 static void await_end(pid_t node) {
-    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, node, 0), .events = POLLIN};
-    if (end.fd < 0 || getppid() != node) return; /* the node has ended already */
-    while (poll(&end, 1, -1) < 0 && errno == EINTR) {}
+    pidfd end;
+    if (pidfd_of_pid(node, &end) != MR_OK || getppid() != node) return; /* the node has ended already */
+    (void)pidfd_await(&end, -1);
 }
 
 _Noreturn static void bury(pid_t node, const char *run, const char *broker, bool private) {

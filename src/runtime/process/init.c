@@ -100,11 +100,10 @@ static mr_status join_lasting(const char *address, const mr_options *options, mr
 static void end_node(int pid, int lifeline_fd) {
     close(lifeline_fd);
     kill(pid, SIGTERM); /* a forked child of the program may have a copy of the lifeline */
-    int pidfd;
-    if (pidfd_of_child(pid, &pidfd) == MR_OK) {
-        struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-        if (poll(&wait, 1, NODE_END_MS) == 0) kill(pid, SIGKILL);
-        close(pidfd);
+    pidfd node;
+    if (pidfd_of_pid(pid, &node) == MR_OK) {
+        if (!pidfd_await(&node, NODE_END_MS)) kill(pid, SIGKILL);
+        pidfd_close(&node);
     }
     orphans_bury(pid);
 }

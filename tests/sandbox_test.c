@@ -1,5 +1,5 @@
-/* sandbox_test.c — kernels that lack system calls, and sandboxes that forbid them: a driver with tasks, an actor and a
- * large value, a standalone node, and a parameter server work there, or the error names the call.
+/* sandbox_test.c — kernels that lack system calls, sandboxes that forbid them, and unusual surroundings: a driver with
+ * tasks, an actor and a large value, a standalone node, and a parameter server work there, or the error names the call.
  *
  * A test process installs a filter (tests/support/syscall_filter.h); the node, the workers, the scheduler and the
  * servers inherit it. */
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -271,6 +272,97 @@ static void a_call_that_a_node_needs_is_named(void **state) {
     runtime_fixture_gone(*state, "no posix_spawn");
 }
 
+/* ---- Surroundings. */
+
+enum { VARIABLES = 15, VARIABLE_BYTES = 100000 }; /* together near the kernel's usual limit, 2 MB */
+
+MR_TASK(count_environment) {
+    int64_t bytes = 0;
+    char name[32];
+    for (int i = 0; i < VARIABLES; i++) {
+        snprintf(name, sizeof name, "MINIRAY_TEST_%d", i);
+        const char *text = getenv(name);
+        bytes += text == NULL ? 0 : (int64_t)strlen(text);
+    }
+    return mr_return(call, mr_int(bytes));
+}
+
+static void fill_environment(void) {
+    char *text = malloc(VARIABLE_BYTES + 1), name[32];
+    memset(text, 'x', VARIABLE_BYTES);
+    text[VARIABLE_BYTES] = '\0';
+    for (int i = 0; i < VARIABLES; i++) {
+        snprintf(name, sizeof name, "MINIRAY_TEST_%d", i);
+        setenv(name, text, 1);
+    }
+    free(text);
+}
+
+static bool workers_have_the_environment(void) {
+    mr_ref ref;
+    return mr_call_task(mr, "count_environment", &ref) == MR_OK &&
+           runtime_gives(mr, ref, (int64_t)VARIABLES * VARIABLE_BYTES);
+}
+
+static int bring_a_large_environment(void *argument) {
+    mr_node_info node;
+    runtime_fixture_enter(argument);
+    mr_status status = mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 2, .store_bytes = 64 << 20), &node);
+    TEST_CHILD_CHECK(status == MR_OK);
+    fill_environment();
+    status = mr_init(&MR_OPTIONS(mr_options, .address = "auto", .fork = &hooks), &mr);
+    if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
+    TEST_CHILD_CHECK(status == MR_OK && workers_have_the_environment());
+    mr_shutdown(mr);
+    TEST_CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
+    TEST_CHILD_CHECK(init(&mr) == MR_OK && workers_have_the_environment()); /* with a private node */
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_large_environment_reaches_the_workers(void **state) {
+    assert_int_equal(test_child_run(bring_a_large_environment, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
+}
+
+static int drive_from_nowhere(void *argument) {
+    const runtime_fixture *fixture = argument;
+    char folder[TEMP_DIR_FOLDER_MAX + 8];
+    mr_node_info node;
+    runtime_fixture_enter(fixture);
+    snprintf(folder, sizeof folder, "%s/here", fixture->folder);
+    TEST_CHILD_CHECK(mkdir(folder, 0700) == 0 && chdir(folder) == 0 && rmdir(folder) == 0);
+    TEST_CHILD_CHECK(init(&mr) == MR_OK && all_works());
+    mr_shutdown(mr);
+    TEST_CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 2, .store_bytes = 64 << 20), &node) ==
+                     MR_OK);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK && all_works());
+    mr_shutdown(mr);
+    TEST_CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
+    return 0;
+}
+
+static void a_removed_working_directory_is_none(void **state) {
+    assert_int_equal(test_child_run(drive_from_nowhere, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
+}
+
+static int drive_without_tmpdir(void *argument) {
+    const runtime_fixture *fixture = argument;
+    char folder[TEMP_DIR_FOLDER_MAX + 8];
+    runtime_fixture_enter(fixture);
+    snprintf(folder, sizeof folder, "%s/none", fixture->folder);
+    setenv("TMPDIR", folder, 1);
+    TEST_CHILD_CHECK(init(&mr) == MR_OK && all_works());
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_missing_tmpdir_is_replaced(void **state) {
+    assert_int_equal(test_child_run(drive_without_tmpdir, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
+}
+
 /* ---- The parameter server. */
 
 static bool trains(ps_fixture *fixture) {
@@ -344,8 +436,13 @@ int main(void) {
     unsetenv("XDG_RUNTIME_DIR");
 #define TEST(name) cmocka_unit_test_setup_teardown(name, runtime_fixture_make, runtime_fixture_unmake)
     const struct CMUnitTest tests[] = {
-        TEST(a_driver_works),           TEST(a_driver_that_dies_leaves_nothing),
-        TEST(a_lasting_node_works),     TEST(a_call_that_a_node_needs_is_named),
+        TEST(a_driver_works),
+        TEST(a_driver_that_dies_leaves_nothing),
+        TEST(a_lasting_node_works),
+        TEST(a_call_that_a_node_needs_is_named),
+        TEST(a_large_environment_reaches_the_workers),
+        TEST(a_removed_working_directory_is_none),
+        TEST(a_missing_tmpdir_is_replaced),
         TEST(a_parameter_server_works),
     };
 #undef TEST

@@ -61,6 +61,27 @@ def test_a_program_without_a_name_space_has_one_of_its_own(stopped):
     assert first and stopped.get_runtime_context().namespace != first
 
 
+# ---- The working folder
+
+
+def test_a_removed_working_folder_is_none(run_program):
+    done = run_program("""
+        import os, sys
+        os.mkdir("gone")
+        os.chdir("gone")
+        os.rmdir("../gone")
+        sys.path.insert(0, "")
+        import miniray
+        miniray.init(num_workers=1)
+
+        @miniray.remote
+        def add(a, b):
+            return a + b
+        print(miniray.get(add.remote(2, 3)))
+    """)
+    assert done.stdout == "5\n"
+
+
 # ---- Resources
 
 

@@ -19,7 +19,9 @@ def _worker_command():
     """The command of a worker: this interpreter with its flags, worker.py, and sys.path."""
     flags = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
     flags += [f"-W{option}" for option in sys.warnoptions] + ["-O"] * sys.flags.optimize
-    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
+    folder = _runtime_env.current_folder()  # entries below a removed one lead nowhere
+    path = [os.path.join(folder or "", entry) for entry in sys.path if folder is not None or os.path.isabs(entry)]
+    path = [os.path.normpath(entry) for entry in path]
     heavy = ",".join(name for name in _HEAVY if name in sys.modules)
     return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), heavy, *path]
 

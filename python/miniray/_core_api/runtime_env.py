@@ -93,6 +93,14 @@ def search_path(given):
     return ([os.path.abspath(given["working_dir"])] if given.get("working_dir") else []) + path
 
 
+def current_folder():
+    """The working folder; None if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
 class applied:
     """Applies the runtime_env while it is entered."""
 
@@ -101,13 +109,14 @@ class applied:
 
     def __enter__(self):
         import sys
-        self.before = os.environ.copy(), os.getcwd(), list(sys.path)
+        self.before = os.environ.copy(), current_folder(), list(sys.path)
         enter(self.given)
 
     def __exit__(self, *error):
         import sys
         variables, folder, sys.path[:] = self.before
-        os.chdir(folder)
+        if folder is not None:
+            os.chdir(folder)
         for name in self.given.get("env_vars") or {}:
             if name in variables:
                 os.environ[name] = variables[name]

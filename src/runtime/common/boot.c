@@ -10,13 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "net/shm/sealed_memfd.h"
 #include "runtime/common/orphans.h"
 
 #define ROLE    "MINIRAY_BOOT"
@@ -218,20 +216,12 @@ static mr_status open_stdio(const char *run, int fds[2]) {
     return status;
 }
 
-/* Writes the launch spec to an unnamed file; -1: there is no launch spec. */
+/* A descriptor of the launch spec above those that the node gets; -1: there is no launch spec. */
 static mr_status open_launch_spec(const boot_node *told, int *fd) {
-    *fd = -1;
     if (!told->has_launch_spec) return MR_OK;
-    int low = sealed_memfd_create("miniray-recipe", told->launch_spec.size);
-    if (low < 0) return error_errno("cannot pass the command line of workers to the node: memfd_create");
-    *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
-    bool written =
-        *fd >= 0 && write(*fd, told->launch_spec.data, told->launch_spec.size) == (ssize_t)told->launch_spec.size;
-    mr_status status = written ? MR_OK
-                               : error_errno("cannot pass the command line of workers (%zu bytes) to the node",
-                                             told->launch_spec.size);
-    close(low);
-    return status;
+    *fd = fcntl(told->launch_spec_fd, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    return *fd >= 0 ? MR_OK
+                    : error_errno("cannot pass the command line of workers (fd %d) to the node", told->launch_spec_fd);
 }
 
 mr_status boot_start_node(const char *broker, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
@@ -285,15 +275,7 @@ mr_status boot_read_node(boot_node *out) {
 }
 
 mr_status boot_read_launch_spec(const boot_node *told, launch_spec **out) {
-    struct stat stat;
-    if (fstat(BOOT_LAUNCH_SPEC_FD, &stat) != 0 || stat.st_size > LAUNCH_SPEC_BYTES_MAX)
-        return error_set(MR_INVALID, "a node cannot be run by hand: it has no command line of workers");
-    size_t size = (size_t)stat.st_size;
-    uint8_t *bytes = xmalloc(size + 1);
-    ssize_t got = pread(BOOT_LAUNCH_SPEC_FD, bytes, size, 0);
-    reader reader = reader_of(bytes, got < 0 ? 0 : (size_t)got);
-    mr_status status = launch_spec_decode(&reader, told->program, out);
-    free(bytes);
+    mr_status status = launch_spec_read(BOOT_LAUNCH_SPEC_FD, told->program, out);
     close(BOOT_LAUNCH_SPEC_FD);
     return status;
 }

@@ -36,7 +36,7 @@ typedef struct boot_node { /* options of a node */
     uint64_t arena_bytes;
     bool lasting;
     bool has_launch_spec;   /* of a private node: it gets a launch spec (mr_options.worker, .fork) */
-    span launch_spec;       /* borrowed; set in the starting process only (the node uses boot_read_launch_spec) */
+    int launch_spec_fd;     /* borrowed; set in the starting process only (the node uses boot_read_launch_spec) */
     int program;            /* of a private node: process of its driver */
     const char *executable; /* of a private node, set in the starting process only; NULL: the driver's */
     resources total;

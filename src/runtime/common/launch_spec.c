@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "net/shm/sealed_memfd.h"
 
 extern char **environ;
 
@@ -32,7 +33,7 @@ static void write_list(writer *writer, const char *const *list) {
     for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
 }
 
-mr_status launch_spec_encode(const char *const *arguments, bool copied, span *out) {
+static mr_status encode(const char *const *arguments, bool copied, span *out) {
     const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
     if (arguments == NULL) arguments = own;
     if (arguments[0] == NULL)
@@ -51,6 +52,22 @@ mr_status launch_spec_encode(const char *const *arguments, bool copied, span *ou
     write_list(&writer, variables);
     *out = span_of(bytes, size);
     return MR_OK;
+}
+
+mr_status launch_spec_write(const char *const *arguments, bool copied, int *fd) {
+    span bytes = {0};
+    MR_TRY(encode(arguments, copied, &bytes));
+    mr_status status = MR_OK;
+    int made = sealed_memfd_create("miniray-recipe", bytes.size);
+    if (made < 0) {
+        status = error_errno("cannot pass the command line of workers to the node: memfd_create");
+    } else if (pwrite(made, bytes.data, bytes.size, 0) != (ssize_t)bytes.size) {
+        status = error_errno("cannot pass the command line of workers (%zu bytes) to the node", bytes.size);
+        close(made);
+    }
+    free((void *)(uintptr_t)bytes.data);
+    if (status == MR_OK) *fd = made;
+    return status;
 }
 
 launch_spec *launch_spec_own(void) {
@@ -87,11 +104,40 @@ static int open_of(int pid, const char *what, int flags) {
     return open(path, O_PATH | O_CLOEXEC | flags);
 }
 
-mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out) {
-    size_t size = (size_t)(reader->end - reader->at);
-    if (reader->failed || size > LAUNCH_SPEC_BYTES_MAX)
-        return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes, at most %d", pid,
-                         size, LAUNCH_SPEC_BYTES_MAX);
+static mr_status malformed(int pid, uint64_t size) {
+    return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %llu bytes, at most %d", pid,
+                     (unsigned long long)size, LAUNCH_SPEC_BYTES_MAX);
+}
+
+mr_status launch_spec_read(int fd, int pid, launch_spec **out) {
+    uint64_t size;
+    void *bytes;
+    if (!sealed_memfd_read_size(fd, &size))
+        return error_set(MR_CORRUPT, "the command line of workers from process %d is not in a sealed memfd (fd %d)",
+                         pid, fd);
+    if (size > LAUNCH_SPEC_BYTES_MAX) return malformed(pid, size);
+    MR_TRY(alloc_try((size_t)size + 1, &bytes));
+    mr_status status = pread(fd, bytes, (size_t)size, 0) == (ssize_t)size
+                           ? launch_spec_decode(span_of(bytes, (size_t)size), pid, out)
+                           : error_errno("cannot read the command line of workers from process %d", pid);
+    free(bytes);
+    return status;
+}
+
+mr_status launch_spec_read_of(uint32_t number, int pid, launch_spec **out) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%u", pid, number);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return error_errno("cannot read the command line of workers: %s", path);
+    mr_status status = launch_spec_read(fd, pid, out);
+    close(fd);
+    return status;
+}
+
+mr_status launch_spec_decode(span bytes, int pid, launch_spec **out) {
+    size_t size = bytes.size;
+    if (size > LAUNCH_SPEC_BYTES_MAX) return malformed(pid, size);
+    reader fields = reader_of(bytes.data, size), *reader = &fields;
     launch_spec *spec = XNEW(struct launch_spec, .bytes = xcalloc(1, size + 1));
     char *to = spec->bytes;
     spec->executable_fd = open_of(pid, "exe", 0);
@@ -102,8 +148,7 @@ mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out) {
     spec->copied = reader_u8(reader) != 0;
     spec->arguments = read_list(reader, &to);
     spec->environment = read_list(reader, &to);
-    if (status == MR_OK && (reader->failed || spec->arguments[0] == NULL))
-        status = error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes", pid, size);
+    if (status == MR_OK && (reader->failed || spec->arguments[0] == NULL)) status = malformed(pid, size);
     if (status != MR_OK) {
         launch_spec_destroy(spec);
         return status;

@@ -1,7 +1,8 @@
-/* launch_spec_test.c — encoding of a program's launch spec, and malformed ones. */
+/* launch_spec_test.c — writing and reading of a program's launch spec, and malformed ones. */
 #include "runtime/common/launch_spec.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,16 +13,17 @@
 
 #include <cmocka.h>
 
+#include "net/shm/sealed_memfd.h"
+
 extern char **environ;
 
-static void a_launch_spec_is_decoded_as_encoded(void **state) {
-    span bytes;
+static void a_launch_spec_is_read_as_written(void **state) {
+    int fd;
     launch_spec *spec;
     setenv("MINIRAY_TEST_EMPTY", "", 1);
-    assert_int_equal(launch_spec_encode(NULL, false, &bytes), MR_OK);
-    reader reader = reader_of(bytes.data, bytes.size);
-    assert_int_equal(launch_spec_decode(&reader, getpid(), &spec), MR_OK);
-    assert_int_equal(reader_left(&reader), 0);
+    assert_int_equal(launch_spec_write(NULL, false, &fd), MR_OK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(launch_spec_read_of((uint32_t)fd, getpid(), &spec), MR_OK);
     assert_string_equal(spec->arguments[0], program_invocation_name);
     assert_null(spec->arguments[1]);
     size_t count = 0;
@@ -33,52 +35,70 @@ static void a_launch_spec_is_decoded_as_encoded(void **state) {
     assert_true(stat(".", &ours) == 0 && fstat(spec->folder_fd, &theirs) == 0);
     assert_true(ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev);
     launch_spec_destroy(spec);
-    free((void *)(uintptr_t)bytes.data);
+    close(fd);
 }
 
 static void arguments_may_be_given(void **state) {
-    span bytes;
+    int fd;
     launch_spec *spec;
-    assert_int_equal(launch_spec_encode((const char *const[]){"python3", "worker.py", "", NULL}, true, &bytes), MR_OK);
-    reader reader = reader_of(bytes.data, bytes.size);
-    assert_int_equal(launch_spec_decode(&reader, getpid(), &spec), MR_OK);
+    assert_int_equal(launch_spec_write((const char *const[]){"python3", "worker.py", "", NULL}, true, &fd), MR_OK);
+    assert_int_equal(launch_spec_read(fd, getpid(), &spec), MR_OK);
     assert_string_equal(spec->arguments[0], "python3");
     assert_string_equal(spec->arguments[1], "worker.py");
     assert_string_equal(spec->arguments[2], "");
     assert_null(spec->arguments[3]);
+    assert_true(spec->copied);
     launch_spec_destroy(spec);
-    free((void *)(uintptr_t)bytes.data);
+    close(fd);
+}
+
+static mr_status decode(const void *bytes, size_t size) {
+    launch_spec *spec;
+    return launch_spec_decode(span_of(bytes, size), getpid(), &spec);
 }
 
 static void nonsense_is_refused(void **state) {
-    span bytes;
+    int fd;
     launch_spec *spec;
-    assert_int_equal(launch_spec_encode(NULL, false, &bytes), MR_OK);
-    for (size_t size = 0; size < bytes.size; size += 1 + size / 8) { /* truncated at many sizes */
-        reader reader = reader_of(bytes.data, size);
-        assert_int_equal(launch_spec_decode(&reader, getpid(), &spec), MR_CORRUPT);
-    }
+    uint64_t whole;
+    static uint8_t bytes[1 << 20];
+    assert_int_equal(launch_spec_write(NULL, false, &fd), MR_OK);
+    assert_true(sealed_memfd_read_size(fd, &whole) && whole <= sizeof bytes);
+    assert_int_equal(pread(fd, bytes, sizeof bytes, 0), whole);
+    for (size_t size = 0; size < whole; size += 1 + size / 8) assert_int_equal(decode(bytes, size), MR_CORRUPT);
     static const uint8_t nothing[8] = {0}; /* no arguments, no environment */
-    reader none = reader_of(nothing, sizeof nothing);
-    assert_int_equal(launch_spec_decode(&none, getpid(), &spec), MR_CORRUPT);
+    assert_int_equal(decode(nothing, sizeof nothing), MR_CORRUPT);
     static const uint8_t zero_inside[] = {1, 0, 0, 0, 2, 0, 0, 0, 'a', 0, 0, 0, 0, 0};
-    reader inside = reader_of(zero_inside, sizeof zero_inside);
-    assert_int_equal(launch_spec_decode(&inside, getpid(), &spec), MR_CORRUPT);
+    assert_int_equal(decode(zero_inside, sizeof zero_inside), MR_CORRUPT);
     static const uint8_t huge[] = {255, 255, 255, 255, 0, 0, 0, 0};
-    reader many = reader_of(huge, sizeof huge);
-    assert_int_equal(launch_spec_decode(&many, getpid(), &spec), MR_CORRUPT);
-    reader whole = reader_of(bytes.data, bytes.size);
-    assert_int_not_equal(launch_spec_decode(&whole, 0x7ffffff0, &spec), MR_OK); /* no such process */
-    free((void *)(uintptr_t)bytes.data);
+    assert_int_equal(decode(huge, sizeof huge), MR_CORRUPT);
+    assert_int_not_equal(launch_spec_read(fd, 0x7ffffff0, &spec), MR_OK); /* no such process */
+    assert_int_not_equal(launch_spec_read_of((uint32_t)fd, 0x7ffffff0, &spec), MR_OK);
+    close(fd);
+    int pipes[2];
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* another descriptor of the driver */
+    assert_int_equal(launch_spec_read_of((uint32_t)pipes[0], getpid(), &spec), MR_CORRUPT);
+    close(pipes[0]);
+    close(pipes[1]);
+    int large = sealed_memfd_create("test", LAUNCH_SPEC_BYTES_MAX + 1);
+    assert_int_equal(launch_spec_read(large, getpid(), &spec), MR_CORRUPT);
+    close(large);
 }
 
 static void an_environment_has_a_limit(void **state) {
-    span bytes;
+    int fd;
+    launch_spec *spec;
     char *text = malloc(LAUNCH_SPEC_BYTES_MAX);
     memset(text, 'x', LAUNCH_SPEC_BYTES_MAX - 1);
     text[LAUNCH_SPEC_BYTES_MAX - 1] = '\0';
     setenv("MINIRAY_TEST_LONG", text, 1);
-    assert_int_equal(launch_spec_encode(NULL, false, &bytes), MR_TOO_LARGE);
+    assert_int_equal(launch_spec_write(NULL, false, &fd), MR_TOO_LARGE);
+    text[LAUNCH_SPEC_BYTES_MAX / 2] = '\0'; /* more than any system accepts */
+    setenv("MINIRAY_TEST_LONG", text, 1);
+    assert_int_equal(launch_spec_write(NULL, false, &fd), MR_OK);
+    assert_int_equal(launch_spec_read(fd, getpid(), &spec), MR_OK);
+    launch_spec_destroy(spec);
+    close(fd);
     unsetenv("MINIRAY_TEST_LONG");
     free(text);
 }
@@ -94,7 +114,7 @@ static void ones_own_needs_no_descriptors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_launch_spec_is_decoded_as_encoded),
+        cmocka_unit_test(a_launch_spec_is_read_as_written),
         cmocka_unit_test(arguments_may_be_given),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(an_environment_has_a_limit),

@@ -70,7 +70,9 @@ typedef struct node {
 
 static mr_status add_program(void *self, uint32_t program, int pid, reader *reader) {
     launch_spec *spec;
-    MR_TRY(launch_spec_decode(reader, pid, &spec));
+    uint32_t fd = reader_u32(reader);
+    if (reader->failed) return error_set(MR_CORRUPT, "malformed join request from driver process %d", pid);
+    MR_TRY(launch_spec_read_of(fd, pid, &spec));
     map_put(&((node *)self)->launch_specs, program, spec);
     return MR_OK;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/option_struct.h"
@@ -46,32 +47,27 @@ static mr_status be_worker(void) {
 
 /* ---- Fields of NODE_JOIN about a driver's program: its name space, and for a standalone node the launch spec. */
 
-static mr_status describe(const mr_options *options, bool private, span *out) {
+/* launch_spec_fd -1: the node has it, or needs none. */
+static mr_status describe(const mr_options *options, int launch_spec_fd, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
     size_t length = strlen(name_space);
     if (length > WIRE_NAME_MAX || name_space[0] == '#')
         return error_set(MR_INVALID, "namespace '%.60s' is %zu bytes long; at most %d, and the first must not be '#'",
                          name_space, length, WIRE_NAME_MAX);
-    span launch_spec = {0};
-    if (!private) MR_TRY(launch_spec_encode(options->worker, options->fork != NULL, &launch_spec));
-    size_t size = 4 + length + 1 + launch_spec.size;
-    uint8_t *bytes = malloc(size);
-    if (bytes == NULL) {
-        free((void *)(uintptr_t)launch_spec.data);
-        return error_set(MR_NOMEM, "cannot join the node: no memory for a request of %zu bytes", size);
-    }
+    size_t size = 4 + length + 1 + (launch_spec_fd < 0 ? 0 : 4);
+    void *bytes;
+    MR_TRY(alloc_try(size, &bytes));
     writer writer = writer_of(bytes, size);
     writer_span32(&writer, span_of(name_space, length));
     writer_u8(&writer, options->log_to_driver >= 0);
-    writer_bytes(&writer, launch_spec.data, launch_spec.size);
-    free((void *)(uintptr_t)launch_spec.data);
+    if (launch_spec_fd >= 0) writer_u32(&writer, (uint32_t)launch_spec_fd);
     *out = span_of(bytes, size);
     return MR_OK;
 }
 
-static mr_status join(const char *broker, const mr_options *options, bool private, mr_context **out) {
+static mr_status join(const char *broker, const mr_options *options, int launch_spec_fd, mr_context **out) {
     span about;
-    MR_TRY(describe(options, private, &about));
+    MR_TRY(describe(options, launch_spec_fd, &about));
     context_entry entry = {
         .role = WIRE_DRIVER, .about = about, .print = options->print, .print_user = options->print_user};
     mr_status status = context_open(broker, &entry, out);
@@ -89,7 +85,10 @@ static mr_status join_lasting(const char *address, const mr_options *options, mr
                          address);
     mr_node_info node;
     MR_TRY(node_discovery_find(address, &node, NULL));
-    mr_status status = join(node.address, options, false, out);
+    int launch_spec_fd;
+    MR_TRY(launch_spec_write(options->worker, options->fork != NULL, &launch_spec_fd));
+    mr_status status = join(node.address, options, launch_spec_fd, out);
+    close(launch_spec_fd); /* the node has read it */
     if (status != MR_OK) return error_wrap(status, "joining the node at %s", node.address);
     (*out)->node_pid = node.pid;
     return MR_OK;
@@ -111,8 +110,9 @@ static void end_node(int pid, int lifeline_fd) {
 /* A private node runs its program's executable, and needs a launch spec only for options `worker` and `fork`. */
 static mr_status add_launch_spec(const mr_options *options, boot_node *told) {
     told->has_launch_spec = options->worker != NULL || options->fork != NULL;
+    told->launch_spec_fd = -1;
     if (!told->has_launch_spec) return MR_OK;
-    return launch_spec_encode(options->worker, options->fork != NULL, &told->launch_spec);
+    return launch_spec_write(options->worker, options->fork != NULL, &told->launch_spec_fd);
 }
 
 static mr_status begin_private(const mr_options *options, mr_context **out) {
@@ -124,26 +124,26 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
     MR_TRY(add_launch_spec(options, &told));
     session_dir run;
     mr_status status = session_dir_open(&run);
-    if (status != MR_OK) goto free_recipe;
+    if (status != MR_OK) goto close_spec;
     char broker[SESSION_DIR_MAX + 8];
     snprintf(broker, sizeof broker, "%s/hub", run.path);
     pid_t pid;
     int lifeline_fd;
     status = boot_start_node(broker, run.path, &told, &pid, &lifeline_fd);
     if (status != MR_OK) goto close_run;
-    status = join(broker, options, true, out);
+    status = join(broker, options, -1, out);
     if (status != MR_OK) goto end_node;
     (*out)->node_pid = pid;
     (*out)->lifeline_fd = lifeline_fd;
     (*out)->run = run;
-    goto free_recipe;
+    goto close_spec;
 
 end_node:
     end_node(pid, lifeline_fd);
 close_run:
     session_dir_close(&run);
-free_recipe:
-    free((void *)(uintptr_t)told.launch_spec.data);
+close_spec:
+    if (told.launch_spec_fd >= 0) close(told.launch_spec_fd);
     return status;
 }
 

@@ -6,7 +6,8 @@
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
  *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
- *                                          also name space text, output u8, launch spec
+ *                                          also name space text, output u8; to a standalone
+ *                                          node u32, the driver's descriptor of its launch spec
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
  *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64
  *   NODE_BLOCKED         worker → node     blocked u8
@@ -73,7 +74,7 @@
 #include "runtime/refs/value_pack.h"
 
 enum {
-    WIRE_VERSION = 16,
+    WIRE_VERSION = 17,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

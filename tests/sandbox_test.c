@@ -3,7 +3,6 @@
  *
  * A test process installs a filter (tests/support/syscall_filter.h); the node, the workers, the scheduler and the
  * servers inherit it. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -120,7 +119,6 @@ typedef struct sandbox {
     { #rules, rules, sizeof(rules) / sizeof *(rules) }
 static const sandbox usable[] = {SANDBOX(linux_5_0), SANDBOX(strict),    SANDBOX(no_pidfd_open),
                                  SANDBOX(no_flock),  SANDBOX(no_beside), SANDBOX(docker)};
-static const sandbox without_flock = SANDBOX(no_flock);
 static const sandbox without_memfd = SANDBOX(no_memfd), without_spawn = SANDBOX(no_spawn);
 enum { USABLE = sizeof usable / sizeof *usable };
 
@@ -395,37 +393,14 @@ static int serve(void *argument) {
     return 0;
 }
 
-/* A scheduler that cannot lock its directory does not use it. */
-static int schedule_without_lock(void *argument) {
-    const entry *entry = argument;
-    char address[TEMP_DIR_FOLDER_MAX + 8], folder[TEMP_DIR_FOLDER_MAX + 8], path[TEMP_DIR_FOLDER_MAX + 264];
-    snprintf(address, sizeof address, "unix:%s/s", entry->fixture->folder);
-    snprintf(folder, sizeof folder, "%s/state", entry->fixture->folder);
-    TEST_CHILD_CHECK(filter(entry));
-    TEST_CHILD_CHECK(mr_ps_run_scheduler(&MR_OPTIONS(mr_ps_scheduler_options, .listen = address,
-                                                     .checkpoint_dir = folder, .num_workers = 1, .num_servers = 1)) !=
-                     MR_OK);
-    fprintf(stderr, "%s\n", mr_last_error());
-    TEST_CHILD_CHECK(strstr(mr_last_error(), "flock") != NULL && strchr(mr_last_error(), '\n') == NULL);
-    DIR *listing = opendir(folder);
-    for (struct dirent *file; listing != NULL && (file = readdir(listing)) != NULL;) {
-        snprintf(path, sizeof path, "%s/%s", folder, file->d_name);
-        unlink(path);
-    }
-    if (listing != NULL) closedir(listing);
-    TEST_CHILD_CHECK(rmdir(folder) == 0);
-    return 0;
-}
-
 static void a_parameter_server_works(void **state) {
     size_t failed = 0;
     for (size_t i = 0; i < USABLE; i++) {
-        int code = usable[i].rules == no_flock ? 0 : run(serve, &usable[i], *state);
+        int code = run(serve, &usable[i], *state);
         print_message("    %s: %s (%d)\n", usable[i].name, code == 0 ? "works" : "FAILS", code);
         failed += code != 0;
     }
     assert_int_equal(failed, 0);
-    assert_int_equal(run(schedule_without_lock, &without_flock, *state), 0);
     print_message("    %s\n", without_memfd.name); /* without pipes in shared memory */
     assert_int_equal(run(serve, &without_memfd, *state), 0);
     runtime_fixture_gone(*state, "a parameter server");

@@ -163,6 +163,42 @@ static void zygotes_may_die_at_any_moment(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
+/* Kills all workers and zygotes, again and again: the node and its reaper stay. */
+static void kill_all_for(const runtime_fixture *fixture, int64_t ms) {
+    int64_t start = runtime_fixture_now_ms();
+    while (runtime_fixture_now_ms() - start < ms) {
+        int pids[64];
+        size_t count = runtime_fixture_find(fixture, "MINIRAY_BOOT=template", pids, 64);
+        for (size_t i = 0; i < count; i++) kill(pids[i], SIGKILL);
+        poll(NULL, 0, 2);
+    }
+}
+
+/* All processes of a job are killed for a while, as by the kernel when memory is short: its actors come back. */
+static int survive_a_burst(void *argument) {
+    enum { ACTORS = 4, BURST_MS = 2500 };
+    mr_actor actors[ACTORS];
+    mr_ref refs[ACTORS];
+    mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .max_restarts = MR_NO_LIMIT, .max_call_retries = MR_NO_LIMIT);
+    TEST_CHILD_CHECK(open_with(argument, "") == MR_OK);
+    for (int i = 0; i < ACTORS; i++) {
+        TEST_CHILD_CHECK(mr_actor_create(mr, "Home", &options, NULL, 0, &actors[i]) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "pid", &refs[i]) == MR_OK && value_of(refs[i]) > 0);
+    }
+    kill_all_for(argument, BURST_MS);
+    for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "pid", &refs[i]) == MR_OK);
+    for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(value_of(refs[i]) > 0);
+    TEST_CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void actors_that_may_restart_survive_a_burst_of_kills(void **state) {
+    assert_int_equal(test_child_run(survive_a_burst, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
+}
+
 static int have_threads(void *argument) {
     TEST_CHILD_CHECK(open_with(argument, "threads") == MR_OK);
     TEST_CHILD_CHECK(task("begun_by_pid") > 0);
@@ -257,6 +293,7 @@ int main(void) {
         IN_A_WORLD(the_cause_of_a_copys_death_is_exact),
         IN_A_WORLD(a_dead_zygote_is_replaced),
         IN_A_WORLD(zygotes_may_die_at_any_moment),
+        IN_A_WORLD(actors_that_may_restart_survive_a_burst_of_kills),
         IN_A_WORLD(a_program_with_threads_has_its_workers_started_afresh),
         IN_A_WORLD(a_zygote_that_cannot_start_is_reported_with_its_output),
         IN_A_WORLD(a_killed_program_ends_zygote_and_workers),

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 
 enum {
-    FAILED_STARTS = 5, /* after this many the node reports that no workers can start */
+    FAILED_STARTS = 6, /* after this many the node reports that no workers can start */
     NOTICE_US = 10000, /* after this time all processes know that a process is dead */
 };
 
@@ -182,16 +182,19 @@ static bool may_be_evicted(const runtime_checker *checker, const runtime_actor *
     return actor->place != SIZE_MAX && runtime_checker_place_may_be_gone(checker, &checker->places[actor->place]);
 }
 
-void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left) {
+void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left,
+                                 bool gives_up) {
     const runtime_actor *actor = actor_of(checker, id);
     size_t index = (size_t)(actor - checker->actors);
     bool over = !actor->detached && !runtime_checker_is_alive(checker, actor->owner);
     bool may_be_dead = actor->killed || actor->fails || over || may_be_evicted(checker, actor) ||
-                       actor->losses > actor->restarts || checker->failed_starts >= FAILED_STARTS;
+                       actor->losses > actor->restarts ||
+                       (checker->failed_starts >= FAILED_STARTS && (gives_up || actor->restarts != MR_NO_LIMIT));
     if (dead && !may_be_dead)
         sim_violation(checker->sim, "actor %zu is dead, but it lost its process %u times and has %u restarts", index,
                       actor->losses, actor->restarts);
-    if (!dead && restarts_left + actor->losses < actor->restarts)
+    uint64_t used = actor->restarts == MR_NO_LIMIT ? 0 : actor->losses;
+    if (checker->failed_starts < FAILED_STARTS && !dead && restarts_left + used < actor->restarts)
         sim_violation(checker->sim, "actor %zu has %u of %u restarts left, but lost its process %u times", index,
                       restarts_left, actor->restarts, actor->losses);
 }
@@ -222,7 +225,9 @@ static bool actor_is_lost(const runtime_checker *checker, const runtime_work *wo
     /* the actor ends with its job */
     if (!actor->detached && !runtime_checker_is_alive(checker, actor->owner)) return true;
     bool died = deaths_since(checker, actor->created_us) > actor->restarts; /* also an actor that was not created yet */
-    return actor->killed || actor->fails || may_be_evicted(checker, actor) || died ||
+    /* runtime_checker_check_actor knows more about actors that may be restarted */
+    bool given_up = checker->failed_starts >= FAILED_STARTS && (actor->restarts != MR_NO_LIMIT || actor->starts == 0);
+    return given_up || actor->killed || actor->fails || may_be_evicted(checker, actor) || died ||
            deaths_since(checker, work->submitted_us) > 0;
 }
 

@@ -16,7 +16,8 @@
  *          an actor is created at most once more than it has restarts, and again only when its process is dead; a death
  *          that the node itself causes uses no restart; an actor is dead only if it was killed, could not be created,
  *          has no restarts left, its placement group is gone, or (unless it is detached) its job is over; an actor dies
- *          with its placement group.
+ *          with its placement group; failed starts of workers end no actor without a limit of restarts, unless no
+ *          worker of its job has ever joined.
  *
  * When the link between two processes breaks, a work in flight is *unsure*: it may be begun twice, or late. */
 #pragma once
@@ -126,7 +127,8 @@ void runtime_checker_made(runtime_checker *checker, size_t actor, uint64_t proce
 
 void runtime_checker_lost(runtime_checker *checker, mr_actor id); /* its process died by a fault */
 /* Compares an actor with the node's actor table. */
-void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left);
+void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left,
+                                 bool gives_up); /* failed starts may end it: no worker of its job has ever joined */
 
 /* Whether the placement group was removed, or its job is over (before it was known to be placed), or its placement was
  * never confirmed. */

@@ -7,7 +7,8 @@
  * nothing, delays messages, and is full at times; in some seeds links between drivers and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
- *   calm      no process dies any more, nothing is submitted: every work ends
+ *   calm      no process dies any more, nothing is submitted: every work ends. In some seeds no worker starts for the
+ *             first seconds: works may fail, but actors without a limit of restarts wait
  *   rest      results are dropped, actors killed: no lease and no object is left, no resource is in use
  *   empty     the drivers leave: no worker is left
  *
@@ -28,12 +29,15 @@
 #define REST_US    INT64_C(5000000) /* leases stay idle for a while, one after the other */
 #define EMPTY_US   INT64_C(100000)
 #define ACT_US     INT64_C(1500)
+#define OUTAGE_US  INT64_C(4000000)
+#define RETRY_US   INT64_C(5000000) /* the node's longest wait after failed starts */
 #define DEATH_US   INT64_C(6000)
 #define KILL_US    INT64_C(3000)
 #define LATE_US    INT64_C(10000)
 
-#define LARGE_SEEDS 0.06 /* rare, because memory for large values dominates the run time */
-#define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
+#define LARGE_SEEDS  0.06 /* rare, because memory for large values dominates the run time */
+#define OUTAGE_SEEDS 0.1
+#define ARENA_BYTES  (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
 
 static sim_runtime *cluster_of(const sim_node *node) { return sim_node_state(node); }
 
@@ -219,7 +223,8 @@ static void play(sim_runtime_world *world) {
     world->faulty = false;
     world->quiet = true;
     on_drivers(world, remove_places);
-    if (!sim_run_until(world->sim, TROUBLE_US + CALM_US, all_ended, world, &ended)) return;
+    int64_t late_us = world->outage_us[1] == 0 ? 0 : world->outage_us[1] + RETRY_US; /* until workers start again */
+    if (!sim_run_until(world->sim, TROUBLE_US + CALM_US + late_us, all_ended, world, &ended)) return;
     if (!ended) {
         const node_core *core = sim_runtime_world_core(world);
         if (core != NULL) {
@@ -237,7 +242,7 @@ static void play(sim_runtime_world *world) {
     sim_runtime_world_check_actors(world);
     if (!sim_run(world->sim, sim_now_us(world->sim) + LATE_US)) return; /* messages of dead drivers arrive, too */
     on_drivers(world, drop_all);
-    if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US, is_at_rest, world, &ended)) return;
+    if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US + late_us, is_at_rest, world, &ended)) return;
     check_rest(world);
     for (size_t i = 0; i < world->driver_count; i++)
         if (sim_node_up(world->drivers[i])) sim_node_crash(world->drivers[i], false);
@@ -276,6 +281,17 @@ static void begin_large(sim_runtime_world *world, rng *rng) {
     if (arena_create(ARENA_BYTES, &world->arena) != MR_OK) MR_UNREACHABLE();
 }
 
+/* Draws from a generator of its own, so that a seed without an outage keeps its course. */
+static void plan_outage(sim_runtime_world *world, uint64_t seed) {
+    rng rng;
+    rng_init(&rng, ~seed);
+    if (!rng_chance(&rng, OUTAGE_SEEDS)) return;
+    world->outage_us[0] = rng_between(&rng, 1, TROUBLE_US);
+    world->outage_us[1] = world->outage_us[0] + rng_between(&rng, OUTAGE_US / 2, OUTAGE_US);
+    sim_note(world->sim, world->node, "no worker starts from %d us to %d us", (int)world->outage_us[0],
+             (int)world->outage_us[1]);
+}
+
 static void run(const scenario_options *options, scenario_result *result) {
     sim_runtime_world *world = xcalloc(1, sizeof *world);
     sim *sim = sim_create(options);
@@ -296,6 +312,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world->kill_us = rng_chance(rng, 0.5) ? rng_between(rng, 100, KILL_US) : 1;
     world->body_us = rng_between(rng, 10, 2000);
     world->faulty = true;
+    plan_outage(world, options->seed);
     sim_node_start(world->node);
     for (uint64_t i = 1 + rng_below(rng, 2); i > 0; i--) add_driver(world);
     if (rng_chance(rng, 0.85)) {
@@ -314,6 +331,7 @@ static const scenario_mutation mutations[] = {
     {"no-restart-count", "restart an actor more often than max_restarts", 300},
     {"no-evict", "leave an actor waiting for room in a removed placement group", 1000},
     {"no-refuse", "do not report a group's removal to callers that wait for it", 300},
+    {"no-patient-actors", "end actors without a limit of restarts when several starts of workers have failed", 300},
     {"no-doom", "give a worker of an ended driver to a detached actor before the worker is dead", 800},
     {"no-requeue", "do not retry a task that was lost with its worker", 300},
     {"no-retry-count", "retry a task without a limit", 800},

@@ -24,6 +24,7 @@ static void make_actor(sim_runtime *runtime) {
     size_t index = checker->actor_count++;
     runtime_actor *actor = &checker->actors[index];
     *actor = (runtime_actor){.owner = runtime->process, .restarts = (uint32_t)rng_below(sim_runtime_rng(runtime), 3)};
+    if (runtime->world->outage_us[1] != 0 && actor->restarts > 0) actor->restarts = MR_NO_LIMIT;
     actor->created_us = sim_now_us(runtime->world->sim);
     actor->fails = rng_chance(sim_runtime_rng(runtime), 0.1);
     actor->detached = rng_chance(sim_runtime_rng(runtime), runtime->world->detached);

@@ -78,10 +78,11 @@ typedef struct sim_runtime_world {
     uint64_t strikes;
     bool quiet; /* drivers submit nothing new */
     double start_failures;
-    int64_t kill_us;  /* a process that the node kills is dead by then */
-    double detached;  /* share of actors that outlive their job */
-    double places;    /* share of placement groups among acts on actors, and of tasks in one */
-    uint32_t cancels; /* per hundred acts of a driver */
+    int64_t outage_us[2]; /* no worker starts from the first time until the second */
+    int64_t kill_us;      /* a process that the node kills is dead by then */
+    double detached;      /* share of actors that outlive their job */
+    double places;        /* share of placement groups among acts on actors, and of tasks in one */
+    uint32_t cancels;     /* per hundred acts of a driver */
     int64_t body_us;
     uint32_t workers_wanted;
     resources total;

@@ -74,7 +74,9 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     rng *rng = sim_rng(world->sim);
     bool fails = world->faulty && rng_chance(rng, world->start_failures);
     if (world->site_count == SIM_RUNTIME_SITES) sim_violation(world->sim, "the scene has no more seats for workers");
-    if (world->site_count == SIM_RUNTIME_SITES || (fails && rng_chance(rng, 0.5))) {
+    int64_t now_us = sim_now_us(world->sim);
+    bool outage = now_us >= world->outage_us[0] && now_us < world->outage_us[1];
+    if (world->site_count == SIM_RUNTIME_SITES || outage || (fails && rng_chance(rng, 0.5))) {
         world->checker.failed_starts++;
         return error_set(MR_IO, "no process can be started");
     }
@@ -139,10 +141,10 @@ static void sim_runtime_node_stop(void *state) {
 }
 
 static int64_t sim_runtime_node_next_us(void *state) {
-    return rpc_next_us(node_manager_calls(((sim_runtime_node_process *)state)->core));
+    return node_manager_next_us(((sim_runtime_node_process *)state)->core);
 }
 static void sim_runtime_node_tick(void *state, int64_t now_us) {
-    rpc_tick(node_manager_calls(((sim_runtime_node_process *)state)->core), now_us);
+    node_manager_tick(((sim_runtime_node_process *)state)->core, now_us);
 }
 
 const sim_program runtime_node_program = {"node", sim_runtime_node_start, sim_runtime_node_stop,
@@ -163,12 +165,16 @@ void sim_runtime_world_check_actors(sim_runtime_world *world) {
     if (core == NULL) return;
     list_for_each (at, &core->actors.list) {
         const node_actor *actor = container_of(at, node_actor, place);
-        runtime_checker_check_actor(&world->checker, actor->id, false, actor->restarts);
+        runtime_checker_check_actor(&world->checker, actor->id, false, actor->restarts, false);
         if (actor->need.group != 0 && map_get(&core->groups, actor->need.group) == NULL)
             sim_violation(world->sim, "an actor of a placement group that was removed is not dead");
     }
-    list_for_each (at, &core->actors.dead)
-        runtime_checker_check_actor(&world->checker, container_of(at, node_actor, place)->id, true, 0);
+    list_for_each (at, &core->actors.dead) {
+        const node_actor *actor = container_of(at, node_actor, place);
+        const node_job *job = map_get(&core->programs, actor->program);
+        bool gives_up = job == NULL || !job->has_started;
+        runtime_checker_check_actor(&world->checker, actor->id, true, 0, gives_up);
+    }
 }
 
 size_t sim_runtime_world_workers(const sim_runtime_world *world) {

@@ -49,7 +49,7 @@ typedef struct node {
     int64_t started_us;
     uint64_t memory_bytes; /* of the machine or its container; 0: not known */
     event_loop_idle *before_sleep;
-    event_loop_timer *deadline; /* next deadline of the core's rpc */
+    event_loop_timer *deadline; /* next tick of the core */
     map launch_specs;           /* launch specs of the jobs, by job number */
     zygote_pool *pool;          /* zygotes that fork workers */
     worker_logs *logs;          /* NULL: not available; workers inherit the node's output */
@@ -253,16 +253,16 @@ static void take_back(void *self, uint64_t offset, size_t bytes) {
 
 static const node_memory_ops memory_ops = {lend, take_back};
 
-/* ---- Deadlines of the rpc. */
+/* ---- Ticks of the core. */
 
 static void deadline_came(void *context) {
     node *node = context;
-    rpc_tick(node_manager_calls(node->core), clock_now_us(node->env.clock));
+    node_manager_tick(node->core, clock_now_us(node->env.clock));
 }
 
 static void before_sleep(void *context) {
     node *node = context;
-    int64_t next_us = rpc_next_us(node_manager_calls(node->core));
+    int64_t next_us = node_manager_next_us(node->core);
     int64_t left_us = next_us - clock_now_us(node->env.clock);
     event_loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
 }

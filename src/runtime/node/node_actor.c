@@ -235,7 +235,6 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
     if (actor->starts != start && !MUTATED("no-start-check")) return; /* answer of an earlier start */
-    actor->tries = 0;
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
         if (actor->restarts == 0) forget_arguments(actors, actor);
@@ -292,22 +291,24 @@ void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* an earlier start */
-    if (++actor->tries >= NODE_ACTOR_TRIES_MAX) {
-        put_down(actors, actor, "could not be created: several workers in a row ended first");
-        return;
-    }
     uint64_t process = actor->process;
     leave(actors, actor);
     begin(actors, actor);
     actors->ops->kill(actors->host, process);
 }
 
+/* False: none is left. */
+static bool use_restart(node_actor *actor) {
+    if (actor->restarts == 0) return false;
+    if (actor->restarts != MR_NO_LIMIT && !MUTATED("no-restart-count")) actor->restarts--;
+    return true;
+}
+
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {
     drop_holds(actors, process);
     node_actor *actor = map_get(&actors->by_process, process);
     if (actor == NULL) return;
-    if (actor->restarts > 0) {
-        actor->restarts -= !MUTATED("no-restart-count");
+    if (use_restart(actor)) {
         leave(actors, actor);
         begin(actors, actor);
     } else {
@@ -324,9 +325,16 @@ void node_actor_restart(node_actors *actors, node_actor *actor) {
         actors->ops->kill(actors->host, actor->process);
 }
 
-void node_actors_give_up(node_actors *actors, uint32_t program, const char *why) {
-    list_for_each_item (actor, &actors->list, node_actor, place)
-        if (actor->state == NODE_ACTOR_PENDING && actor->program == program) put_down(actors, actor, why);
+uint32_t node_actors_give_up(node_actors *actors, uint32_t program, bool spares, const char *why) {
+    uint32_t left = 0;
+    list_for_each_item (actor, &actors->list, node_actor, place) {
+        if (actor->state != NODE_ACTOR_PENDING || actor->program != program) continue;
+        if (spares && use_restart(actor) && !MUTATED("no-patient-actors"))
+            left++;
+        else
+            put_down(actors, actor, why);
+    }
+    return left;
 }
 
 void node_actors_evict(node_actors *actors, uint64_t group, const char *why) {

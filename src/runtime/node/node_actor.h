@@ -10,7 +10,8 @@
  * holds the handles among its arguments until its death: its process may not have reported them yet, and a restarted
  * process gets them again. The host keeps everything else that the arguments need (node_actor_args.h) until the actor
  * is ALIVE and will not be restarted. A worker that cannot receive the creation request is replaced by another, which
- * does not count as a restart.
+ * does not count as a restart. While no worker can be started, a PENDING actor uses a restart from time to time
+ * (node_lease.c); max_restarts -1, MR_NO_LIMIT, has no end.
  *
  * Pure over its host (node_actor_ops). A query for the location of an actor is answered when the actor is ALIVE or
  * DEAD. */
@@ -29,7 +30,7 @@ typedef enum node_actor_state {
     NODE_ACTOR_DEAD
 } node_actor_state;
 
-enum { NODE_ACTORS_DEAD_MAX = 256, NODE_ACTOR_TRIES_MAX = 10 };
+enum { NODE_ACTORS_DEAD_MAX = 256 };
 
 typedef struct node_actor {
     list place;                             /* among all, in order of creation */
@@ -39,8 +40,8 @@ typedef struct node_actor {
     uint32_t program; /* number of the actor's job */
     bool detached;    /* survives the end of its job */
     node_actor_state state;
-    uint32_t restarts;
-    uint32_t threads; /* threads that run the actor's methods */
+    uint32_t restarts; /* left; MR_NO_LIMIT: as many as needed */
+    uint32_t threads;  /* threads that run the actor's methods */
     resources need;
     value_pack *args;       /* NULL: the actor will not be created again */
     struct node_kept *kept; /* objects that the arguments need, kept by the host */
@@ -49,7 +50,6 @@ typedef struct node_actor {
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
     uint32_t starts;  /* number of starts: fences answers of old creations */
-    uint32_t tries;   /* successive workers that could not receive the creation request */
     failure *dead;
     list waiting;   /* pending queries for the location */
     list holds;     /* processes and actors that hold a handle */
@@ -113,8 +113,9 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
 void node_actor_kill(node_actors *actors, node_actor *actor);
 /* Kills the actor's process; node_actor_process_gone follows as for any other death. */
 void node_actor_restart(node_actors *actors, node_actor *actor);
-/* No worker of that job can be started: its actors that wait for one die. */
-void node_actors_give_up(node_actors *actors, uint32_t program, const char *why);
+/* No worker of that job can be started: its actors that wait for one die. `spares`: an actor that has restarts left
+ * uses one and waits longer. Returns the number of actors that wait. */
+uint32_t node_actors_give_up(node_actors *actors, uint32_t program, bool spares, const char *why);
 /* The job is over: its actors die, except detached ones. */
 void node_actors_evict(node_actors *actors, uint64_t group,
                        const char *why); /* actors placed or to be placed in that group */

@@ -389,14 +389,36 @@ static void a_program_takes_its_actors_along(void **state) {
     assert_int_equal(actors[0]->state, NODE_ACTOR_DEAD);
     assert_true(actors[1]->state == NODE_ACTOR_PENDING && actors[2]->state == NODE_ACTOR_PENDING);
     assert_true(fixture->killed == 7 && fixture->forgets == 0);
-    node_actors_give_up(&fixture->actors, 5, "there is no hope");
+    assert_int_equal(node_actors_give_up(&fixture->actors, 5, false, "there is no hope"), 0);
     assert_true(actors[1]->state == NODE_ACTOR_PENDING && actors[2]->state == NODE_ACTOR_DEAD);
+}
+
+static void those_with_restarts_left_wait_longer(void **state) {
+    fixture *fixture = *state;
+    const uint32_t restarts[] = {0, 2, MR_NO_LIMIT};
+    node_actor *actors[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(create(fixture, (mr_actor){{3, i}}, "", restarts[i]), MR_OK);
+        actors[i] = node_actor_find(&fixture->actors, (mr_actor){{3, i}});
+    }
+    for (uint32_t i = 1; i <= 100; i++) {
+        uint32_t left = node_actors_give_up(&fixture->actors, 0, true, "the machine has no memory");
+        assert_int_equal(left, i <= 2 ? 2 : 1);
+        assert_int_equal(actors[0]->state, NODE_ACTOR_DEAD);
+        assert_int_equal(actors[1]->state, i <= 2 ? NODE_ACTOR_PENDING : NODE_ACTOR_DEAD);
+    }
+    make_alive(fixture, actors[2], 9);
+    assert_int_equal(node_actors_give_up(&fixture->actors, 0, true, "the machine has no memory"), 0);
+    for (uint64_t process = 9; process < 100; process++) {
+        gone(fixture, process);
+        make_alive(fixture, actors[2], process + 1);
+    }
 }
 
 static void a_worker_that_cannot_be_told_costs_no_restart(void **state) {
     fixture *fixture = *state;
     node_actor *actor = created(fixture, 0);
-    for (uint32_t i = 1; i < NODE_ACTOR_TRIES_MAX; i++) {
+    for (uint32_t i = 1; i < 100; i++) {
         node_actor_granted(&fixture->actors, actor, 100 + i);
         node_actor_not_told(&fixture->actors, actor->id, actor->starts - 1); /* of an earlier start: no effect */
         assert_int_equal(actor->state, NODE_ACTOR_STARTING);
@@ -405,9 +427,7 @@ static void a_worker_that_cannot_be_told_costs_no_restart(void **state) {
         assert_int_equal(fixture->killed, 100 + i);
         gone(fixture, 100 + i); /* the process has no actor any more */
     }
-    node_actor_granted(&fixture->actors, actor, 200);
-    node_actor_not_told(&fixture->actors, actor->id, actor->starts);
-    assert_int_equal(actor->state, NODE_ACTOR_DEAD); /* after NODE_ACTOR_TRIES_MAX workers */
+    make_alive(fixture, actor, 200);
 }
 
 int main(void) {
@@ -426,6 +446,7 @@ int main(void) {
         TEST(arguments_are_kept_while_it_may_be_created),
         TEST(detached_actors_need_no_handle),
         TEST(a_program_takes_its_actors_along),
+        TEST(those_with_restarts_left_wait_longer),
         TEST(a_worker_that_cannot_be_told_costs_no_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,9 @@ typedef struct node_job {
     uint64_t driver;         /* process of the driver; 0: not joined yet */
     char name_space[256];    /* name space of its actors */
     uint32_t actors;         /* actors of the job that are not dead */
-    uint32_t failed_starts;  /* successive failed starts of workers */
+    uint32_t failed_starts;  /* successive failures to start workers */
+    int64_t failed_us;       /* time of the last one */
+    int64_t retry_us;        /* no worker is started before; 0: no such limit */
     char start_failure[512]; /* how the last start failed */
     bool has_started;        /* a worker of the job has joined */
     bool ended;              /* the driver is gone */
@@ -64,6 +66,7 @@ typedef struct node_lease_wait { /* a pending lease request */
 typedef struct node_starting { /* a worker's process that has not joined yet */
     int pid;
     uint32_t program;
+    int64_t begun_us;
     bool doomed; /* killed, but may still join before its death */
 } node_starting;
 
@@ -83,6 +86,7 @@ struct node_core {
     node_job *own_program;   /* job of a private node, until its driver ends */
     uint64_t next_ticket;
     uint32_t next_program;
+    int64_t retry_us; /* the earliest retry_us of a job, or before it; CLOCK_NEVER_US: none */
     gpus gpus;
     map groups, groups_by_ticket; /* of node_placement; by ticket only while not placed */
     map gpu_leases;               /* lease → node_member, of workers with GPUs */
@@ -119,8 +123,9 @@ mr_status node_drain(node_core *core, node_member *member, rpc_call_token token)
 
 /* ---- node_lease.c. A request is answered now or later, or fails and is refused. */
 
-/* Warns in the log, and in the driver's output if that is different, that `who` waits for resources the machine lacks,
- * with the remedy (NULL: the usual one). */
+/* Warns in the log, and in the driver's output if that is different. */
+void node_warn(node_core *core, uint32_t program, const char *text);
+/* Warns likewise that `who` waits for resources the machine lacks, with the remedy (NULL: the usual one). */
 void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need,
                           const char *advice);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token);
@@ -131,7 +136,7 @@ void node_carry_out(node_core *core, const scheduler_decision *decision);
 /* Asks a worker to exit by itself, and kills it after `timeout_us`; 0: no limit. */
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
 mr_status node_worker_join(node_core *core, node_member *member); /* of a worker that has not joined yet */
-void node_worker_gone(node_core *core, uint32_t program);         /* a worker of the job that had joined is gone */
+void node_retry_starts(node_core *core, int64_t now_us);          /* after a failure: jobs whose wait is over */
 
 /* Fails if no worker of that job will ever start. */
 mr_status node_check_hope(node_core *core, uint32_t program);

@@ -9,18 +9,30 @@
 #include "base/log.h"
 #include "runtime/node/node_internal.h"
 
-enum { FAILED_STARTS = 5 }; /* successive failed starts after which no more workers are started */
+/* ---- Starts of workers, and their failures.
+ *
+ * A failed start bars its job from starts for a while, four times as long after each failure in a row: 5 ms, 20 ms, …
+ * 5 s. Then one worker is started, and more when it has joined, which ends the row. From the FAILED_STARTS-th failure
+ * on, 1.7 s or more after the first, those that wait for a worker learn the cause. Each failure then costs a waiting
+ * actor one restart; an actor without a limit of restarts waits on, since what killed the workers (the kernel, for lack
+ * of memory) may end. A job of which no worker has ever joined is different: its program cannot start, and the node
+ * does not try again. */
 
-/* ---- Starts of workers, and their failures. */
-
-enum { NO_WORKERS_MAX = 768 };
+enum {
+    FAILED_STARTS = 6,
+    BACK_OFF_MIN_US = 5 * 1000,
+    BACK_OFF_FACTOR = 4,
+    BACK_OFF_MAX_US = 5 * 1000 * 1000,
+    NO_WORKERS_MAX = 768,
+};
 
 static const char *no_workers(const node_job *job, char text[NO_WORKERS_MAX]) {
-    snprintf(
+    int size = snprintf(
         text, NO_WORKERS_MAX,
-        "%d workers in a row could not start or ended before they joined (the last one: %s): see `miniray logs` and "
-        "the code that runs before mr_init",
-        FAILED_STARTS, job->start_failure);
+        "%u workers in a row could not start or ended before they joined (the last one: %s): see `miniray logs` and ",
+        job->failed_starts, job->start_failure);
+    snprintf(text + size, (size_t)(NO_WORKERS_MAX - size), "%s",
+             job->has_started ? "the memory and processes of this machine" : "the code that runs before mr_init");
     return text;
 }
 
@@ -29,26 +41,50 @@ static bool is_hopeless(const node_core *core, const node_job *job) {
     return job->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, job->number);
 }
 
-static void count_failed(node_core *core, node_job *job, uint32_t failed_starts) {
-    job->failed_starts = failed_starts;
-    scheduler_bar(core->scheduler, job->number, failed_starts >= FAILED_STARTS);
-}
-
-/* Allows one more start. Failures of workers that are starting already do not count. */
-static void try_again(node_core *core, node_job *job) {
-    uint32_t starting = 0;
-    map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == job->number;
-    count_failed(core, job, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
-}
-
-/* If a worker of the job has joined before, the cause of the failures may be temporary (descriptors, processes): every
- * request allows one more start. */
 mr_status node_check_hope(node_core *core, uint32_t number) {
-    node_job *job = node_job_of(core, number);
+    const node_job *job = node_job_of(core, number);
     if (job == NULL) return error_set(MR_CLOSED, "the driver of job %u has ended", number);
-    if (job->has_started && job->failed_starts >= FAILED_STARTS) try_again(core, job);
     char why[NO_WORKERS_MAX];
-    return is_hopeless(core, job) ? error_set(MR_WORKER_DIED, "%s", no_workers(job, why)) : MR_OK;
+    bool refused = !job->has_started && is_hopeless(core, job);
+    return refused ? error_set(MR_WORKER_DIED, "%s", no_workers(job, why)) : MR_OK;
+}
+
+static void back_off(node_core *core, node_job *job, int64_t now_us) {
+    int64_t delay_us = BACK_OFF_MIN_US;
+    for (uint32_t i = 1; i < job->failed_starts && delay_us < BACK_OFF_MAX_US; i++) delay_us *= BACK_OFF_FACTOR;
+    if (delay_us > BACK_OFF_MAX_US) delay_us = BACK_OFF_MAX_US;
+    bool ends = !job->has_started && job->failed_starts >= FAILED_STARTS;
+    job->failed_us = now_us;
+    job->retry_us = ends ? CLOCK_NEVER_US : now_us + delay_us;
+    core->retry_us = clock_earlier_us(core->retry_us, job->retry_us);
+    scheduler_bar(core->scheduler, job->number, true);
+}
+
+static void allow_starts(node_core *core, node_job *job) {
+    job->retry_us = 0;
+    scheduler_bar(core->scheduler, job->number, false);
+}
+
+void node_retry_starts(node_core *core, int64_t now_us) {
+    if (now_us < core->retry_us) return;
+    core->retry_us = CLOCK_NEVER_US;
+    map_for_each (slot, &core->programs) {
+        node_job *job = slot.value;
+        if (job->retry_us > now_us)
+            core->retry_us = clock_earlier_us(core->retry_us, job->retry_us);
+        else if (job->retry_us != 0)
+            allow_starts(core, job);
+    }
+    node_decide(core);
+}
+
+void node_warn(node_core *core, uint32_t number, const char *text) {
+    node_output *output = node_job_output(core, number);
+    log_warn("%s", text);
+    if (core->options.lasting && output != NULL) /* a standalone node's stderr is not the driver's */
+        node_output_line(output, clock_now_us(core->env->clock),
+                         &(node_output_source){.label = "node", .std_stream = STD_STREAM_ERR},
+                         span_of(text, strlen(text)));
 }
 
 static void refuse_leases(node_core *core, uint32_t program, const char *why) {
@@ -63,25 +99,33 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
     }
 }
 
-/* A worker counted as starting has failed to start; `doomed`: it was killed with its job. After FAILED_STARTS failures
- * in a row, actors that wait for a worker die, and lease requests fail if the job has no worker for tasks. */
-static void start_failed(node_core *core, uint32_t number, bool doomed) {
-    node_job *job = node_job_of(core, number);
-    scheduler_spawn_failed(core->scheduler, number);
-    if (job == NULL || doomed) return;
-    count_failed(core, job, job->failed_starts + 1);
-    if (job->failed_starts != FAILED_STARTS) return;
-    char why[NO_WORKERS_MAX];
+/* Those that wait for a worker of the job learn that none can be started. May free the job. */
+static void report_failures(node_core *core, node_job *job) {
+    char why[NO_WORKERS_MAX], text[NO_WORKERS_MAX + 128];
+    uint32_t number = job->number, failed_starts = job->failed_starts;
+    bool has_started = job->has_started;
     no_workers(job, why);
     if (is_hopeless(core, job)) refuse_leases(core, number, why);
-    node_actors_give_up(&core->actors, number, why); /* may free the job */
+    uint32_t waiting = node_actors_give_up(&core->actors, number, has_started, why);
+    if (waiting == 0 || failed_starts > FAILED_STARTS) return;
+    snprintf(text, sizeof text, "%s; %u actors with restarts left wait, and the node tries again every %d s", why,
+             waiting, BACK_OFF_MAX_US / 1000000);
+    node_warn(core, number, text);
 }
 
-/* The job's last worker has ended while no workers can be started: allows one more start for the waiting requests. If
- * that start fails too, the requests fail. */
-void node_worker_gone(node_core *core, uint32_t number) {
+/* A worker counted as starting has failed to start; `doomed`: it was killed with its job. Failures of starts that began
+ * before the last failure are part of that one. */
+static void start_failed(node_core *core, uint32_t number, int64_t begun_us, bool doomed) {
     node_job *job = node_job_of(core, number);
-    if (job != NULL && is_hopeless(core, job)) try_again(core, job);
+    scheduler_spawn_failed(core->scheduler, number);
+    if (job == NULL || job->retry_us != 0) return;
+    if (doomed || begun_us < job->failed_us) {
+        allow_starts(core, job); /* it may have been the only one allowed */
+        return;
+    }
+    job->failed_starts++;
+    back_off(core, job, clock_now_us(core->env->clock));
+    if (job->failed_starts >= FAILED_STARTS) report_failures(core, job);
 }
 
 void node_manager_child_ended(node_core *core, int pid, const char *how) {
@@ -92,7 +136,7 @@ void node_manager_child_ended(node_core *core, int pid, const char *how) {
         snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
         log_warn("worker process %d ended before it joined: %s", pid, how);
     }
-    start_failed(core, starting->program, starting->doomed);
+    start_failed(core, starting->program, starting->begun_us, starting->doomed);
     free(starting);
     node_decide(core);
 }
@@ -103,7 +147,7 @@ static void refuse_start(node_core *core, uint32_t number, const char *why) {
         log_error("cannot start a worker of job %u: %s", number, why);
         snprintf(job->start_failure, sizeof job->start_failure, "%s", why);
     }
-    start_failed(core, number, false);
+    start_failed(core, number, clock_now_us(core->env->clock), false);
 }
 
 void node_manager_start_failed(node_core *core, uint32_t program, const char *why) {
@@ -114,13 +158,15 @@ void node_manager_start_failed(node_core *core, uint32_t program, const char *wh
 
 void node_manager_child_started(node_core *core, uint32_t program, int pid) {
     if (core->stopped) return;
-    node_starting *starting = XNEW(node_starting, .pid = pid, .program = program);
+    node_starting *starting =
+        XNEW(node_starting, .pid = pid, .program = program, .begun_us = clock_now_us(core->env->clock));
     map_put(&core->starting, (uint64_t)pid, starting);
     if (node_job_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
 }
 
 static void spawn(node_core *core, uint32_t program) {
     int pid = 0;
+    if (node_job_of(core, program)->failed_starts > 0) scheduler_bar(core->scheduler, program, true); /* one only */
     if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK)
         refuse_start(core, program, mr_last_error());
     else if (pid != 0)
@@ -136,12 +182,13 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     member->program = starting->program;
     free(starting);
     if (job == NULL) {
-        scheduler_spawn_failed(core->scheduler, member->program);
+        start_failed(core, member->program, 0, true);
         core->launcher.ops->kill(core->launcher.self, member->pid);
         return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
     }
     scheduler_worker_add(core->scheduler, member->process, member->program);
-    count_failed(core, job, 0);
+    job->failed_starts = 0;
+    allow_starts(core, job);
     job->has_started = true;
     job->start_failure[0] = '\0';
     return MR_OK;
@@ -238,13 +285,8 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
         advice = "cancel it, or pass more to init (num_workers or num_cpus, num_gpus, resources)";
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
-    int size = snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
-    node_output *output = node_job_output(core, number);
-    log_warn("%s", text);
-    if (core->options.lasting && output != NULL) /* a standalone node's stderr is not the driver's */
-        node_output_line(output, clock_now_us(core->env->clock),
-                         &(node_output_source){.label = "node", .std_stream = STD_STREAM_ERR},
-                         span_of(text, (size_t)size));
+    snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
+    node_warn(core, number, text);
 }
 
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token) {

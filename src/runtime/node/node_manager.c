@@ -214,7 +214,6 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (member == NULL) return;
     scheduler_client_gone(core->scheduler, member->process);
     scheduler_worker_gone(core->scheduler, member->process);
-    if (member->joined && member->role == WIRE_WORKER) node_worker_gone(core, member->program);
     node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
     node_actor_args_gone(core, member->process);
@@ -236,8 +235,8 @@ static const rpc_call_handlers handlers = {.on_request = on_request,
 /* ---- Creation and destruction. */
 
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
-    node_core *core =
-        XNEW(node_core, .env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1);
+    node_core *core = XNEW(node_core, .env = env, .options = *options, .launcher = launcher, .next_ticket = 1,
+                           .next_program = 1, .retry_us = CLOCK_NEVER_US);
     core->scheduler = scheduler_create(&options->total, options->workers);
     gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
     if (!options->lasting) core->own_program = node_job_add(core);
@@ -285,6 +284,13 @@ void node_manager_destroy(node_core *core) {
 }
 
 rpc *node_manager_calls(node_core *core) { return core->rpc; }
+
+int64_t node_manager_next_us(const node_core *core) { return clock_earlier_us(core->retry_us, rpc_next_us(core->rpc)); }
+
+void node_manager_tick(node_core *core, int64_t now_us) {
+    rpc_tick(core->rpc, now_us);
+    node_retry_starts(core, now_us);
+}
 
 bool node_manager_is_starting(const node_core *core, int pid) {
     return map_get(&core->starting, (uint64_t)pid) != NULL;

@@ -60,7 +60,9 @@ typedef struct node_manager_options {
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher);
 void node_manager_destroy(node_core *core); /* the transport must deliver no event to the core's rpc afterwards */
 
-rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events and rpc_tick */
+rpc *node_manager_calls(node_core *core);            /* borrowed; the context for rpc_events */
+int64_t node_manager_next_us(const node_core *core); /* time of the next tick; CLOCK_NEVER_US: not before an event */
+void node_manager_tick(node_core *core, int64_t now_us);
 
 /* A part of the node that is not pure (the store server): gets the requests of joined processes for methods unknown to
  * the core, and is notified when a process leaves. Borrowed for the core's life. */

@@ -15,7 +15,7 @@
 #include "base/map.h"
 #include "runtime/common/zygote.h"
 
-enum { UNDER_WAY_MAX = 8, BARREN_MAX = 3 };
+enum { UNDER_WAY_MAX = 8 };
 
 typedef struct zygote {
     zygote_pool *pool;
@@ -26,8 +26,6 @@ typedef struct zygote {
     event_loop_watch *watch;
     bool ready, cold;
     bool failing;    /* the host is being called: must not be freed */
-    bool stood;      /* this process has sent READY */
-    uint32_t barren; /* successive processes that forked nothing */
     uint32_t made;   /* workers forked by this process */
     uint32_t wanted; /* requests not sent yet */
     uint32_t last;   /* number of the last request */
@@ -94,7 +92,7 @@ static mr_status start(zygote *zygote) {
     status = pool->host->start(pool->context, zygote->program, zygote->spec, fds[1], &zygote->pid);
     close(fds[1]);
     zygote->socket_fd = fds[0];
-    zygote->ready = zygote->stood = false;
+    zygote->ready = false;
     zygote->made = 0;
     if (status == MR_OK) {
         map_put(&pool->by_pid, (uint64_t)zygote->pid, zygote);
@@ -114,10 +112,10 @@ static void zygote_free(zygote *zygote) {
     free(zygote);
 }
 
-/* Both the process and the socket of the zygote have ended. */
+/* Both the process and the socket of the zygote have ended. One that has forked nothing is not followed by another at
+ * once: the host decides when it asks again. */
 static void over(zygote *zygote) {
-    zygote->barren = zygote->made > 0 ? 0 : zygote->barren + 1;
-    if (zygote->spec != NULL && zygote->stood && zygote->barren < BARREN_MAX) {
+    if (zygote->spec != NULL && zygote->made > 0) {
         zygote->wanted = take_all_wanted(zygote);
         if (zygote->wanted == 0) return; /* the next request starts another */
         log_warn("%s; starting another", zygote->why);
@@ -169,7 +167,7 @@ static void heard(zygote *zygote, const zygote_report *report) {
     const zygote_pool *pool = zygote->pool;
     switch (report->kind) {
     case ZYGOTE_READY:
-        zygote->ready = zygote->stood = true;
+        zygote->ready = true;
         ask(zygote);
         break;
     case ZYGOTE_MADE:

@@ -3,8 +3,8 @@
  *
  *  none ── zygote_pool_ask ──► warming ── READY ──► warm ── MADE: a worker more
  *                              │                   │
- *             it ends: waiting │                   │ it ends: another is started for the remaining requests; if
- *             requests get the ▼                   ▼ a few zygotes in a row have forked nothing, as on the left
+ *             it ends: waiting │                   │ it ends: if it has forked a worker, another is started for the
+ *             requests get the ▼                   ▼ remaining requests; else as on the left
  *             reason         none ◄────────────────┘
  *                              REFUSED, at any time ──► cold: workers of this program are started afresh
  *

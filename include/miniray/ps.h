@@ -300,6 +300,19 @@ MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, si
 MR_API MR_MUST mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, void *values,
                                     const uint32_t *lengths, const mr_ps_request_options *options,
                                     mr_ps_ticket *ticket);
+/* Pulls vectors whose lengths the caller does not know. *out, which is borrowed like values, is set when the request
+ * ends with MR_OK; mr_ps_vectors_free frees it. MR_INVALID: the table has rows. */
+typedef struct mr_ps_vectors {
+    size_t count;            /* keys of the request */
+    size_t value_count;      /* sum of the lengths */
+    const uint32_t *lengths; /* values of each key; 0: nothing was pushed to it */
+    const void *values;      /* one vector after another, in the order of the keys */
+} mr_ps_vectors;
+
+MR_API MR_MUST mr_status mr_ps_pull_vectors(mr_ps_table *table, const uint64_t *keys, size_t count, mr_ps_vectors **out,
+                                            const mr_ps_request_options *options, mr_ps_ticket *ticket);
+MR_API void mr_ps_vectors_free(mr_ps_vectors *vectors);
+
 /* The pulled values include the push; in BSP they are the result of the step, available after mr_ps_end. */
 MR_API MR_MUST mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed,
                                          void *pulled, const uint32_t *lengths, const mr_ps_request_options *options,

@@ -62,6 +62,10 @@ struct py_ps_ticket {
     size_t count;           /* number of keys */
     PyObject *mark;         /* owned: version of a conditional pull; NULL: unconditional */
     size_t row;             /* bytes of a row; 0: vectors */
+    mr_ps_vectors *vectors; /* owned: vectors of unknown lengths, by ascending key; NULL: none */
+    uint32_t *place;        /* owned: index in `vectors` of each given key; NULL: the given keys ascend */
+    size_t given;           /* number of given keys */
+    size_t item;            /* bytes of a value */
 };
 
 typedef struct py_ps_mark {

@@ -367,6 +367,38 @@ fini:
     return made;
 }
 
+static mr_status send_vectors(const request *request) {
+    py_ps_ticket *ticket = request->ticket;
+    const uint64_t *keys = ticket->keys.keys != NULL ? ticket->keys.keys : request->keys.buf;
+    return mr_ps_pull_vectors(request->table->table, keys, ticket->keys.count, &ticket->vectors, &request->options,
+                              &ticket->number);
+}
+
+/* vectors(keys as u64, priority, slip or None) → a ticket, which has the lengths and the values of the vectors */
+static PyObject *ask_vectors(PyObject *object, PyObject *args) {
+    PyObject *keys, *told, *made = NULL;
+    int priority;
+    request request = {0};
+    if (!PyArg_ParseTuple(args, "OiO", &keys, &priority, &told) || !init(&request, object, priority, 0, told))
+        return NULL;
+    py_ps_ticket *ticket = request.ticket;
+    ticket->item = mr_dtype_size(request.table->options.dtype);
+    if (take(keys, &request.keys, false)) {
+        ticket->given = (size_t)request.keys.len / sizeof(uint64_t);
+        if (ticket->given > PY_PS_KEYS_MAX) {
+            PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", ticket->given, PY_PS_KEYS_MAX);
+        } else if (!py_ps_keys_init(&ticket->keys, request.keys.buf, ticket->given)) {
+            PyErr_NoMemory();
+        } else {
+            ticket->place = ticket->keys.place; /* outlives the request */
+            ticket->keys.place = NULL;
+            made = send(&request, send_vectors);
+        }
+    }
+    fini(&request);
+    return made;
+}
+
 /* array(number, first item, pushed or None, wanted or None, priority, set, mark or None, slip or None) → a ticket. At
  * least one of pushed and wanted is given; if both, with the same size. */
 static PyObject *ask_array(PyObject *object, PyObject *args) {
@@ -452,6 +484,7 @@ static PyMethodDef methods[] = {
     {"push_range", give_range, METH_VARARGS, NULL},
     {"mark", make_mark, METH_NOARGS, NULL},
     {"keys", ask_keys, METH_VARARGS, NULL},
+    {"vectors", ask_vectors, METH_VARARGS, NULL},
     {"array", ask_array, METH_VARARGS, NULL},
     {"drop", drop, METH_O, NULL},
     {NULL},

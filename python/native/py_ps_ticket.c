@@ -142,9 +142,58 @@ static PyObject *get_done(PyObject *object, void *none) {
 
 static PyObject *get_count(PyObject *object, void *none) { return PyLong_FromSize_t(((py_ps_ticket *)object)->count); }
 
+/* ---- Vectors of unknown lengths, in the order of the given keys. */
+
+static size_t index_of(const py_ps_ticket *self, size_t i) { return self->place == NULL ? i : self->place[i]; }
+
+static PyObject *get_lengths(PyObject *object, void *none) {
+    py_ps_ticket *self = (py_ps_ticket *)object;
+    if (self->vectors == NULL) Py_RETURN_NONE;
+    PyObject *lengths = PyList_New((Py_ssize_t)self->given);
+    for (size_t i = 0; lengths != NULL && i < self->given; i++) {
+        PyObject *length = PyLong_FromUnsignedLong(self->vectors->lengths[index_of(self, i)]);
+        if (length == NULL) Py_CLEAR(lengths);
+        if (length != NULL) PyList_SET_ITEM(lengths, (Py_ssize_t)i, length);
+    }
+    return lengths;
+}
+
+/* Copies the vectors of the given keys; false: no memory, or another size than `room`. */
+static bool copy_vectors(const py_ps_ticket *self, uint8_t *to, size_t room) {
+    const mr_ps_vectors *vectors = self->vectors;
+    size_t *offsets = malloc((vectors->count + 1) * sizeof *offsets), used = 0;
+    if (offsets == NULL) return false;
+    offsets[0] = 0;
+    for (size_t i = 0; i < vectors->count; i++) offsets[i + 1] = offsets[i] + vectors->lengths[i] * self->item;
+    bool fits = true;
+    for (size_t i = 0; fits && i < self->given; i++) {
+        size_t index = index_of(self, i), size = offsets[index + 1] - offsets[index];
+        fits = size <= room - used;
+        if (fits && size != 0) memcpy(to + used, (const uint8_t *)vectors->values + offsets[index], size);
+        used += fits ? size : 0;
+    }
+    free(offsets);
+    return fits && used == room;
+}
+
+/* copy(memory) */
+static PyObject *copy(PyObject *object, PyObject *memory) {
+    py_ps_ticket *self = (py_ps_ticket *)object;
+    Py_buffer view;
+    if (self->vectors == NULL)
+        return PyErr_Format(PyExc_ValueError, "request %llu has no vectors of unknown lengths",
+                            (unsigned long long)self->number.v);
+    if (PyObject_GetBuffer(memory, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) return NULL;
+    bool copied = copy_vectors(self, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return copied ? Py_NewRef(Py_None) : PyErr_NoMemory();
+}
+
 static void dealloc(PyObject *object) {
     py_ps_ticket *self = (py_ps_ticket *)object;
     give_back(self);
+    mr_ps_vectors_free(self->vectors);
+    free(self->place);
     Py_XDECREF(self->text);
     Py_XDECREF(self->connection);
     Py_TYPE(object)->tp_free(object);
@@ -152,11 +201,13 @@ static void dealloc(PyObject *object) {
 
 static PyMethodDef methods[] = {
     {"wait", wait_, METH_O, NULL},
+    {"copy", copy, METH_O, NULL},
     {NULL},
 };
 
 static PyGetSetDef properties[] = {
     {"done", get_done, NULL, NULL, NULL},
+    {"lengths", get_lengths, NULL, "Lengths of the vectors of the given keys; None: they were known.", NULL},
     {"count", get_count, NULL, "Number of keys in a range; more than fit if there are too many.", NULL},
     {NULL},
 };

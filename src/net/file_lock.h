@@ -14,8 +14,8 @@
  *
  *   <host name> <boot id> <inode of the pid namespace> <process id> <start time of the process>
  *
- * A process of the same boot and namespace can check whether the owner lives. Any other process cannot, and gets MR_BUSY
- * with the advice to remove the file if the owner has ended: also after a reboot.
+ * A process of the same boot and namespace can check whether the owner lives. Any other process cannot, and gets
+ * MR_BUSY with the advice to remove the file if the owner has ended: also after a reboot.
  *
  * Threads  none. */
 #pragma once

@@ -1,5 +1,7 @@
 """Tables of the key-value parameter server, from one worker."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,29 @@ def test_vectors_of_any_length(connection):
     assert [vector.tolist() for vector in table.pull([2, 8, 5], [2, 3, 1])] == [[4, 0], [1, 2, 3], [0]]
     with pytest.raises(ValueError, match="1 of 2 keys are repeated"):
         table.push([1, 1], [[1], [2]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+def test_vectors_of_unknown_lengths(connection, dtype):
+    table = connection.table(f"unknown {dtype}", kind="vectors", dtype=dtype)
+    vectors = {key: (np.arange(key % 9 + 1) + key).astype(dtype) for key in range(1, 400, 3)}
+    table.push(list(vectors), list(vectors.values()))
+    table.push([1], [np.ones(20, dtype)])  # the vector grows
+    vectors[1] = np.concatenate([[1, 2], np.zeros(18)]).astype(dtype) + np.ones(20, dtype)
+    for keys in ([], [1], [4, 1, 1, 2, 4], np.arange(400)[::-1], range(400)):
+        ticket, seen = table.pull(keys, wait=False), []
+        for found in (table.pull(keys), ticket.wait(), ticket.wait()):
+            assert len(found) == len(keys)
+            for key, vector in zip(keys, found):
+                wanted = vectors.get(int(key), np.empty(0, dtype))
+                assert vector.dtype == wanted.dtype and np.array_equal(vector, wanted)
+        table.pull(keys, done=lambda ticket: seen.append(ticket.wait())).wait()
+        while not seen:
+            time.sleep(0.001)
+        assert [vector.tolist() for vector in seen[0]] == [vector.tolist() for vector in found]
+    assert [len(vector) for vector in table.pull([1, 2], [3, 1])] == [3, 1]
+    with pytest.raises(TypeError):
+        table.pull(["a"])
 
 
 def test_tables_are_made_opened_listed_and_dropped(connection):

@@ -18,13 +18,17 @@ class Ticket:
     has ended."""
 
     def __init__(self, connection, natives, result=None):
+        """`result`: what wait() returns, or a function that makes it from the finished native ticket."""
         self._connection, self._natives, self._result = connection, natives, result
 
     def wait(self, timeout: float | None = None) -> Any:
         """Waits for the request and returns the pulled values (None for a push). Raises its error."""
         for native in self._natives:
             native.wait(self._connection._patience(timeout))
-        return self._result
+        result = self._result
+        if callable(result):
+            result = self._result = result(self._natives[0])
+        return result
 
     @property
     def done(self) -> bool:
@@ -281,10 +285,14 @@ class VectorTable(Table):
         """Assigns arrays without the optimizer."""
         return self._push(keys, vectors, _Request(wait, priority, done), True)
 
-    def pull(self, keys, lengths, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """A list of arrays of these lengths; elements beyond a stored array are 0."""
+    def pull(self, keys, lengths=None, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
+        """A list of arrays of these lengths; elements beyond a stored array are 0. Without `lengths` the arrays are as
+        long as the stored ones, and empty for keys to which nothing was pushed; a key may then be repeated."""
         request = _Request(wait, priority, done)
         memory, (count,) = _flat(keys)
+        if lengths is None:
+            return self._asked(request, lambda: [self._native.vectors(memory, request.priority, request.expect())],
+                               lambda native: self._taken(native, keys))
         lengths = _arrays.lengths_in(lengths, count)
         into, vectors = self._empty(lengths, keys)
         return self._asked(request, self._key_request(request, memory, lengths, None, into), vectors)
@@ -296,6 +304,12 @@ class VectorTable(Table):
         memory, lengths, given = self._joined(keys, vectors)
         into, found = self._empty(lengths, next(iter(vectors), None))
         return self._asked(request, self._key_request(request, memory, lengths, given, into), found)
+
+    def _taken(self, native, like):
+        """The vectors of a finished request that did not know their lengths."""
+        into, vectors = self._empty(native.lengths, like)
+        native.copy(into)
+        return vectors
 
     def _empty(self, lengths, like):
         """Memory for vectors of these lengths, and the vectors."""

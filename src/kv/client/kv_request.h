@@ -44,6 +44,7 @@ typedef struct kv_request {
     mr_ps_version *mark;  /* of a pull: the version of the content of `to`; NULL: unknown */
     const void *values;
     void *to;
+    mr_ps_vectors **vectors; /* destination of a pull of vectors of unknown lengths; NULL: another request */
     uint8_t priority;
     /* Both: the pull shows the push. In BSP it shows the version that this step makes, which exists after the step's
      * end. */

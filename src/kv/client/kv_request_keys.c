@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
 
+enum { GATHERED_MAX = 4096 }; /* vectors of unknown lengths in one query */
+
 static bool has_rows(const table_info *table) { return table->table.schema.kind == TABLE_SCHEMA_SPARSE; }
 
 /* ---- Checks. */
@@ -12,7 +14,10 @@ static bool has_rows(const table_info *table) { return table->table.schema.kind 
 static mr_status check_lengths(const kv_request *request) {
     const table_info *table = request->table;
     uint32_t dim = table->table.schema.dim;
-    if (!has_rows(table) && request->lengths == NULL)
+    if (has_rows(table) && request->vectors != NULL)
+        return error_set(MR_INVALID, "mr_ps_pull_vectors: table '%s' has rows of %u values; use mr_ps_pull",
+                         table->table.name, dim);
+    if (!has_rows(table) && request->lengths == NULL && request->vectors == NULL)
         return error_set(MR_INVALID, "table '%s' has vectors: lengths must not be NULL", table->table.name);
     for (size_t i = 0; request->lengths != NULL && has_rows(table) && i < request->count; i++)
         if (request->lengths[i] != dim)
@@ -30,7 +35,8 @@ static bool has_values(const kv_request *request) {
 static mr_status check_memory(const kv_request *request) {
     if (request->count == 0) return MR_OK;
     if (request->keys == NULL) return error_set(MR_INVALID, "keys is NULL, count is %zu", request->count);
-    if ((!request->pushes || request->values != NULL) && (!request->pulls || request->to != NULL)) return MR_OK;
+    bool receives = !request->pulls || request->to != NULL || request->vectors != NULL;
+    if ((!request->pushes || request->values != NULL) && receives) return MR_OK;
     return has_values(request) ? error_set(MR_INVALID, "the values of %zu keys are NULL", request->count) : MR_OK;
 }
 
@@ -45,7 +51,7 @@ static void add_up(const kv_request *request, uint64_t *offsets) {
 }
 
 static mr_status measure(kv_worker *worker, const kv_request *request) {
-    if (has_rows(request->table)) return MR_OK;
+    if (has_rows(request->table) || request->vectors != NULL) return MR_OK;
     MR_TRY(alloc_try_grow(&worker->offsets, &worker->offset_room, request->count + 1, sizeof *worker->offsets));
     add_up(request, worker->offsets);
     return MR_OK;
@@ -71,6 +77,11 @@ static size_t value_bytes(const kv_request_builder *builder, const splitter_run 
 static splitter_run cut(const kv_request_builder *builder, const splitter_run *run, uint32_t from, size_t *bytes) {
     splitter_run section = {.slot = run->slot, .places = run->places + from};
     *bytes = 0;
+    if (builder->request->vectors != NULL) { /* a query of its own: the size of the answer is unknown */
+        section.count = run->count - from < GATHERED_MAX ? run->count - from : GATHERED_MAX;
+        *bytes = SLOT_QUEUE_ANSWER;
+        return section;
+    }
     if (has_rows(builder->request->table)) {
         uint32_t most = (uint32_t)(KV_REQUEST_SECTION / builder->request->table->row), left = run->count - from;
         if (most == 0) most = 1;
@@ -273,17 +284,32 @@ static mr_status remember(kv_request_builder *builder, uint32_t **places, const 
     return MR_OK;
 }
 
+/* Same, for vectors of unknown lengths. */
+static mr_status gather_vectors(kv_request_builder *builder, uint32_t **places) {
+    const kv_request *request = builder->request;
+    vector_gather *gather;
+    MR_TRY(vector_gather_create(request->keys, request->count, request->table->item, request->vectors, &gather));
+    builder->ticket->memory = gather;
+    builder->ticket->release = vector_gather_destroy;
+    *places = vector_gather_places(gather);
+    return MR_OK;
+}
+
 static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, const uint32_t *places,
                           const uint64_t *offsets) {
     const table_info *table = builder->request->table;
-    bool rows = has_rows(table);
+    bool rows = has_rows(table), gathers = builder->request->vectors != NULL;
     for (uint32_t from = 0; from < run->count;) {
         size_t bytes;
         payload_room room;
         splitter_run section = cut(builder, run, from, &bytes);
         builder->run = is_run(builder->request, &section);
         scatter part = {.ticket = builder->ticket,
-                        .kind = rows ? SCATTER_ROWS : SCATTER_VECTORS,
+                        .kind = rows      ? SCATTER_ROWS
+                                : gathers ? SCATTER_GATHER
+                                          : SCATTER_VECTORS,
+                        .vectors = gathers ? builder->ticket->memory : NULL,
+                        .table = table->id,
                         .count = section.count,
                         .places = places + from,
                         .offsets = offsets,
@@ -326,8 +352,8 @@ static mr_status push_all(kv_request_builder *builder) {
 
 static mr_status pull_all(kv_request_builder *builder) {
     uint32_t *places;
-    const uint64_t *offsets;
-    MR_TRY(remember(builder, &places, &offsets));
+    const uint64_t *offsets = NULL;
+    MR_TRY(builder->request->vectors != NULL ? gather_vectors(builder, &places) : remember(builder, &places, &offsets));
     for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&builder->worker->splitter, i);
         memcpy(places, run.places, run.count * sizeof *places);
@@ -372,7 +398,7 @@ static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
     const kv_request *request = builder->request;
     const table_info *table = request->table;
     MR_TRY(kv_request_check(builder->worker, request, false));
-    if (request->lengths != NULL) MR_TRY(check_lengths(request));
+    if (request->lengths != NULL || request->vectors != NULL) MR_TRY(check_lengths(request));
     MR_TRY(splitter_check(&table->placement, request->keys, 1));
     splitter_run run = {.slot = slot_placement_slot(&table->placement, request->keys[0]), .count = 1, .places = &place};
     if (request->pushes) {

@@ -63,6 +63,7 @@ static mr_status take(const scatter *scatter, const payload_section *answer) {
     switch (scatter->kind) {
     case SCATTER_ROWS: return take_rows(scatter, answer);
     case SCATTER_VECTORS: return take_vectors(scatter, answer);
+    case SCATTER_GATHER: return vector_gather_take(scatter->vectors, scatter->places, scatter->count, answer);
     case SCATTER_BLOCK: return take_block(scatter, answer);
     case SCATTER_RANGE: return gather_take(scatter->gather, scatter->piece, answer);
     case SCATTER_NOWHERE: return MR_OK;
@@ -73,7 +74,8 @@ static mr_status take(const scatter *scatter, const payload_section *answer) {
 mr_status scatter_take(const scatter *scatter, const payload_section *answer) {
     if (answer->op == PAYLOAD_SAME && scatter->version != NULL) return MR_OK;
     if (answer->op == PAYLOAD_NONE && answer->count == PAYLOAD_DROPPED) return MR_NOT_FOUND;
-    if (answer->op == PAYLOAD_NONE && answer->count == PAYLOAD_TOO_LARGE) return MR_TOO_LARGE;
+    if (answer->op == PAYLOAD_NONE && answer->count == PAYLOAD_TOO_LARGE)
+        return scatter->kind == SCATTER_GATHER && scatter->count > 1 ? MR_BUSY : MR_TOO_LARGE;
     mr_status status = take(scatter, answer);
     if (status != MR_OK || scatter->version == NULL) return status;
     *scatter->version = answer->version;

@@ -5,6 +5,7 @@
  *
  *   ROWS      values of one size for each key, to to + place · bytes
  *   VECTORS   values of any size, to to + offsets[place], where there is room up to offsets[place + 1]; the rest is 0
+ *   GATHER    vectors of unknown lengths, to a gather of all slots (vector_gather.h)
  *   BLOCK     a stretch of `bytes` bytes, to `to`: from the answer, or from the server's memory (remote_values.h)
  *   RANGE     rows of a slot, to a gather of all slots (gather.h), as the piece of that number
  *   NOWHERE   the caller has abandoned the request, and may have freed the destination
@@ -15,10 +16,18 @@
 #pragma once
 #include "kv/client/gather.h"
 #include "kv/client/ticket.h"
+#include "kv/client/vector_gather.h"
 #include "kv/payload/key_list_cache.h"
 #include "kv/payload/remote_values.h"
 
-typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE, SCATTER_NOWHERE } scatter_kind;
+typedef enum scatter_kind {
+    SCATTER_ROWS,
+    SCATTER_VECTORS,
+    SCATTER_GATHER,
+    SCATTER_BLOCK,
+    SCATTER_RANGE,
+    SCATTER_NOWHERE
+} scatter_kind;
 
 typedef struct scatter {
     ticket *ticket; /* owner of this part */
@@ -31,10 +40,13 @@ typedef struct scatter {
     size_t item;    /* bytes of a value */
     gather *gather; /* of a range; owned by the ticket */
     uint32_t piece;
+    vector_gather *vectors;    /* of vectors of unknown lengths; owned by the ticket */
     key_list_cache_item *list; /* held: the key list, if the slot may have cached it; NULL: it has not */
     uint64_t *version;         /* destination of the version shown, the caller's; NULL: none */
     uint64_t *changed;         /* likewise: counter of the parts that were written */
-    uint32_t table;            /* of a block, as is `place`: to ask again if the block changed while it was read */
+    /* of a block, as is `place`: to ask again if the block changed while it was read; of a gather: to ask again in
+     * smaller parts */
+    uint32_t table;
     payload_place place;
     const remote_values_map_view *map_view; /* NULL: the values come with the answer */
     bool streams;                           /* the pull is larger than the caches */
@@ -42,7 +54,7 @@ typedef struct scatter {
 } scatter;
 
 /* MR_OK: written. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: not an answer to the query. MR_TOO_LARGE. MR_BUSY:
- * the block changed while it was read, or is not readable: ask again. */
+ * the block changed while it was read, or is not readable, or the vectors are too large for one answer: ask again. */
 mr_status scatter_take(const scatter *scatter, const payload_section *answer);
 
 void scatter_abandon(scatter *scatter); /* the caller's memory is not written any more */

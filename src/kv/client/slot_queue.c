@@ -245,9 +245,30 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
     return MR_OK;
 }
 
-/* Asks again for a block that changed while it was read; the last attempt asks for the values. */
+/* Asks for vectors of unknown lengths, in a query of their own. */
+static mr_status ask_vectors(slot_queue *queue, uint64_t step, const scatter *part, uint32_t from, uint32_t count) {
+    query_batch *batch = slot_queue_ask(queue, step, 0, SLOT_QUEUE_ANSWER);
+    scatter again = *part;
+    payload_room room;
+    again.list = NULL;
+    again.places += from;
+    again.count = count;
+    const payload_head head = {.table = part->table, .op = PAYLOAD_GET_VECTORS, .count = count};
+    MR_TRY(payload_add(&batch->payload, head, 0, &room));
+    vector_gather_keys(part->vectors, again.places, count, room.keys);
+    slot_queue_expect(batch, &again);
+    return MR_OK;
+}
+
+/* Asks again for a block that changed while it was read; the last attempt asks for the values. Vectors that were too
+ * large for one answer are asked for in two halves. */
 static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
+    uint32_t half = part->count / 2;
+    if (part->kind == SCATTER_GATHER) {
+        MR_TRY(ask_vectors(queue, step, part, 0, half));
+        return ask_vectors(queue, step, part, half, part->count - half);
+    }
     if (++again.tries == SLOT_QUEUE_LOOKS) again.map_view = NULL;
     return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
 }

@@ -19,6 +19,8 @@
  *
  * Remote    A block that is read from the server's memory (remote_values.h) and changes meanwhile is asked for again,
  *           SLOT_QUEUE_LOOKS times in all; then the server sends its values.
+ * Lengths   A query for vectors of unknown lengths (vector_gather.h) whose answer would be too large is divided into
+ *           two, and so on; one vector always fits.
  *
  * Bounds    a batch outside rounds has SLOT_QUEUE_BATCH bytes, plus at most one section; an answer has
  *           SLOT_QUEUE_ANSWER bytes, likewise.

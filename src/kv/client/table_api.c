@@ -356,6 +356,17 @@ mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, voi
     return request(table, kv_request_keys, &kv_request, options, ticket);
 }
 
+mr_status mr_ps_pull_vectors(mr_ps_table *table, const uint64_t *keys, size_t count, mr_ps_vectors **out,
+                             const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pulls = true, .keys = keys, .count = count, .vectors = out};
+    if (out == NULL) return error_set(MR_INVALID, "mr_ps_pull_vectors: the destination of %zu vectors is NULL", count);
+    if (options != NULL && options->version != NULL)
+        return error_set(MR_INVALID, "mr_ps_pull_vectors of %zu keys does not take a version", count);
+    return request(table, kv_request_keys, &kv_request, options, ticket);
+}
+
+void mr_ps_vectors_free(mr_ps_vectors *vectors) { free(vectors); }
+
 mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed, void *pulled,
                           const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     kv_request kv_request = {.pushes = true,

@@ -70,6 +70,7 @@ static mr_status answer_vectors(const question *question) {
     if (table->schema.kind != TABLE_SCHEMA_VECTORS) return MR_INVALID;
     for (uint32_t i = 0; i < section->count; i++, items += length)
         (void)engine_vector(table, section->keys[i], question->kept, &from, &length);
+    if (question->answer->size + items * mr_dtype_size(dtype) > PAYLOAD_VECTORS_MAX) return MR_TOO_LARGE;
     MR_TRY(open_answer(question, PAYLOAD_VECTORS, section->count, 0, items * mr_dtype_size(dtype), &room));
     uint8_t *to = room.values;
     from = 0;

@@ -28,9 +28,35 @@ static void vectors_are_as_long_as_the_longest(void **state) {
     engine_ops.destroy(engine);
 }
 
+/* Vectors that together exceed a message are refused; one of them fits. */
+static void an_answer_has_a_limit(void **state) {
+    enum { ITEMS = PAYLOAD_VECTORS_MAX / (int)sizeof(float) / 2 + 1 };
+    float *values = calloc(ITEMS, sizeof *values);
+    void *engine = engine_fixture_new(false);
+    payload_writer writer = {0};
+    assert_non_null(values);
+    payload_define(&writer, (definition_options){.kind = TABLE_SCHEMA_VECTORS});
+    engine_fixture_apply(engine, &writer, 1);
+    for (uint64_t key = 1; key <= 2; key++) {
+        payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, key, values, ITEMS);
+        engine_fixture_apply(engine, &writer, 2);
+    }
+    payload_keys(&writer, PAYLOAD_GET_VECTORS, 1, (const uint64_t[]){1, 2}, 2);
+    payload_keys(&writer, PAYLOAD_GET_VECTORS, 1, (const uint64_t[]){2}, 1);
+    payload_keys(&writer, PAYLOAD_GET_VECTORS, 1, (const uint64_t[]){1}, 1);
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_TOO_LARGE);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_VECTORS).lengths[0], ITEMS);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_TOO_LARGE); /* no room is left */
+    engine_fixture_end(&answers);
+    engine_ops.destroy(engine);
+    free(values);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_as_long_as_the_longest),
+        cmocka_unit_test(an_answer_has_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,16 @@
-/* socket_fuzz_test.c — random and mutated frames on a live socket.
+/* socket_fuzz_test.c — random and mutated frames on a live tcp port, with and without the token.
  *
- * A child serves; this process sends it MINIRAY_FUZZ_FRAMES frames (200,000; the soak sends 10,000,000), from the seed
- * MINIRAY_FUZZ_SEED. A connection carries frames that are odd but valid (random sizes, heads and bodies, checksums over
+ * A child serves; each test sends it MINIRAY_FUZZ_FRAMES frames (200,000; the soak sends 10,000,000), from the seed
+ * MINIRAY_FUZZ_SEED.
+ *
+ * With the token, a connection carries frames that are odd but valid (random sizes, heads and bodies, checksums over
  * changed bytes) until an invalid one: flipped bits, wrong fields with right checksums, random bytes, half a frame.
  * Some connections never send HELLO, some stay open in the middle of a frame. The server must not crash, must refuse
- * invalid frames, must deliver valid ones, must not grow, and must serve a good client afterwards. */
+ * invalid frames, must deliver valid ones, must not grow, and must serve a good client afterwards.
+ *
+ * Without the token, a connection carries HELLO, valid or mutated, and forged proofs: random bytes, the proof of
+ * another token, a right proof with one wrong bit or for another address, HELLO and PROOF of an earlier valid link; and
+ * then frames of every kind. No link may open, and no message may be delivered. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -205,7 +211,7 @@ static bool throw_connection(thrower *t, const char *address) {
     int fd = connect_to(t, address);
     if (fd < 0) return false;
     bool greets = rng_chance(&t->rng, 0.9);
-    if (greets && !raw_hello(fd)) return close(fd), false;
+    if (greets && !raw_handshake(fd, address)) return close(fd), false;
     t->size = 0;
     for (size_t good = greets ? below(t, 100) : 0; good > 0 && t->size < BATCH - 70000; good--, t->frames++)
         put_good(t);
@@ -233,7 +239,7 @@ static bool hold_heads(thrower *t, const char *address) {
         t->size = 0;
         put(t, &header, sizeof header);
         put_noise(t, BATCH - sizeof header);
-        if (t->lingering[i] < 0 || !raw_hello(t->lingering[i])) return false;
+        if (t->lingering[i] < 0 || !raw_handshake(t->lingering[i], address)) return false;
         if (!raw_send(t->lingering[i], t->batch, t->size)) return false;
     }
     return true;
@@ -308,7 +314,166 @@ static void frames_of_every_kind_on_a_live_socket(void **state) {
     munmap(shared, sizeof *shared);
 }
 
+/* ---- Without the token. */
+
+typedef struct forger {
+    thrower thrower;
+    hmac *hmac;
+    address address;
+    uint8_t seen[2][HANDSHAKE_HELLO_MAX]; /* HELLO and PROOF that a client with the token has sent */
+    size_t seen_sizes[2];
+    uint64_t proofs; /* forged for the nonce of the server */
+} forger;
+
+static void put_frame(thrower *t, frame_kind kind, span head) {
+    frame_header header = {.magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = (uint8_t)kind};
+    header.head_size = (uint32_t)head.size;
+    put_header(t, &header, head);
+    t->frames++;
+}
+
+static handshake_hello random_hello(thrower *t) {
+    handshake_hello hello = {.peer = {.process = rng_next(&t->rng) | 1, .pid = 7, .name = "forger"}};
+    rng_fill(&t->rng, hello.nonce, sizeof hello.nonce);
+    return hello;
+}
+
+/* The handshake of a client up to its PROOF, which is changed; false: the server does not answer. */
+static bool forge_proof(forger *forger, int fd) {
+    thrower *t = &forger->thrower;
+    handshake_hello own = random_hello(t);
+    address address = forger->address;
+    token token = socket_end_token;
+    handshake handshake;
+    handshake_answer answer;
+    frame_header header;
+    uint8_t head[HANDSHAKE_HELLO_MAX];
+    size_t way = below(t, 3);
+    if (way == 0) token.bytes[below(t, TOKEN_SIZE)] ^= (uint8_t)(1 + below(t, 255));
+    if (way == 1) address.v4.sin_port ^= (in_port_t)(1 + below(t, 65535));
+    handshake_init(&handshake, HANDSHAKE_INITIATOR, &own, forger->hmac, &token, &address);
+    t->frames++;
+    if (!raw_frame(fd, FRAME_HELLO, handshake_own_hello(&handshake), 0)) return false;
+    if (recv(fd, &header, sizeof header, MSG_WAITALL) != (ssize_t)sizeof header || header.kind != FRAME_HELLO ||
+        header.head_size > sizeof head || recv(fd, head, header.head_size, MSG_WAITALL) != (ssize_t)header.head_size)
+        return false;
+    if (handshake_take(&handshake, FRAME_HELLO, span_of(head, header.head_size), &answer) != MR_OK) return false;
+    if (way == 2) answer.bytes[below(t, HMAC_SIZE)] ^= (uint8_t)(1 << below(t, 8));
+    put_frame(t, FRAME_PROOF, span_of(answer.bytes, sizeof answer.bytes));
+    forger->proofs++;
+    return true;
+}
+
+static void put_random_hello(thrower *t) {
+    handshake_hello own = random_hello(t);
+    uint8_t head[HANDSHAKE_HELLO_MAX];
+    size_t size = handshake_hello_encode(head, &own);
+    if (rng_chance(&t->rng, 0.3)) head[below(t, size)] ^= (uint8_t)(1 << below(t, 8));
+    put_frame(t, FRAME_HELLO, span_of(head, size));
+}
+
+/* Runs one connection without the token. Each begins with something that is no valid handshake. */
+static bool forge_connection(forger *forger) {
+    thrower *t = &forger->thrower;
+    char address[ADDRESS_TEXT_MAX];
+    address_format(&forger->address, address);
+    int fd = connect_to(t, address);
+    if (fd < 0) return false;
+    t->size = 0;
+    bool alive = true;
+    switch (below(t, 5)) {
+    case 0: alive = forge_proof(forger, fd); break;
+    case 1:
+        for (int i = 0; i < 2; i++)
+            put_frame(t, i == 0 ? FRAME_HELLO : FRAME_PROOF, span_of(forger->seen[i], forger->seen_sizes[i]));
+        break;
+    case 2:
+        put_random_hello(t);
+        put_frame(t, FRAME_PROOF, span_of(t->noise + below(t, 1000), HMAC_SIZE));
+        break;
+    case 3: put_random_hello(t); break;
+    default: break;
+    }
+    for (size_t rest = 1 + below(t, 100); rest > 0 && t->size < BATCH - 70000; rest--, t->frames++) {
+        if (rng_chance(&t->rng, 0.1))
+            put_bad(t);
+        else
+            put_good(t);
+    }
+    put_frame(t, FRAME_BYE, span_of(NULL, 0)); /* without it a mutated HELLO might wait for its deadline */
+    (void)raw_send(fd, t->batch, t->size);
+    close(fd);
+    return alive;
+}
+
+/* Keeps HELLO and PROOF of a client with the token, for repetition. */
+static void see_a_valid_link(forger *forger) {
+    char text[ADDRESS_TEXT_MAX];
+    handshake_hello own = random_hello(&forger->thrower);
+    handshake handshake;
+    handshake_answer answer;
+    frame_header header;
+    uint8_t head[HANDSHAKE_HELLO_MAX];
+    address_format(&forger->address, text);
+    int fd = raw_connect(text);
+    assert_true(fd >= 0);
+    handshake_init(&handshake, HANDSHAKE_INITIATOR, &own, forger->hmac, &socket_end_token, &forger->address);
+    span hello = handshake_own_hello(&handshake);
+    assert_true(raw_frame(fd, FRAME_HELLO, hello, 0));
+    memcpy(forger->seen[0], hello.data, forger->seen_sizes[0] = hello.size);
+    while (handshake.state != HANDSHAKE_OPEN) {
+        assert_int_equal(recv(fd, &header, sizeof header, MSG_WAITALL), sizeof header);
+        assert_true(header.head_size <= sizeof head);
+        assert_int_equal(recv(fd, head, header.head_size, MSG_WAITALL), header.head_size);
+        frame_kind kind = (frame_kind)header.kind;
+        assert_int_equal(handshake_take(&handshake, kind, span_of(head, header.head_size), &answer), MR_OK);
+        if (!answer.proof) continue;
+        assert_true(raw_frame(fd, FRAME_PROOF, span_of(answer.bytes, HMAC_SIZE), 0));
+        memcpy(forger->seen[1], answer.bytes, forger->seen_sizes[1] = HMAC_SIZE);
+    }
+    close(fd);
+}
+
+static void no_frame_is_accepted_without_the_token(void **state) {
+    uint64_t count = from_environment("MINIRAY_FUZZ_FRAMES", 200000), seed = from_environment("MINIRAY_FUZZ_SEED", 1);
+    shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    pid_t pid = test_child_start(serve, shared);
+    for (int i = 0; i < 6000 && !shared->listening; i++) usleep(10000);
+    assert_true(shared->listening);
+    forger *forger = xcalloc(1, sizeof *forger);
+    thrower *t = &forger->thrower;
+    rng_init(&t->rng, seed);
+    rng_fill(&t->rng, t->noise, sizeof t->noise);
+    t->batch = xmalloc(BATCH + 70000);
+    assert_int_equal(hmac_open(&forger->hmac), MR_OK);
+    assert_int_equal(address_parse(shared->address, &forger->address), MR_OK);
+    see_a_valid_link(forger); /* opens a link, without a message */
+    expect_good_service(shared->address);
+    bool alive = true;
+    while (alive && t->frames < count) alive = forge_connection(forger);
+    if (alive) expect_good_service(shared->address);
+    shared->quit = true;
+    int code = test_child_wait(pid, 60000);
+    print_message("seed %llu: %llu frames on %llu connections without the token, %llu forged proofs; server: %llu "
+                  "messages, %llu links, %llu strangers refused\n",
+                  (unsigned long long)seed, (unsigned long long)t->frames, (unsigned long long)t->connections,
+                  (unsigned long long)forger->proofs, (unsigned long long)shared->messages,
+                  (unsigned long long)shared->opened, (unsigned long long)shared->refused);
+    assert_int_equal(code, 0);
+    assert_true(alive);
+    assert_true(t->frames >= count && forger->proofs > t->connections / 10);
+    assert_int_equal(shared->opened, 3);                /* the valid link, and two good clients */
+    assert_int_equal(shared->messages, 2);              /* one of each good client */
+    assert_true(shared->refused >= t->connections - 1); /* the last one may still be unread */
+    hmac_close(forger->hmac);
+    free(t->batch);
+    free(forger);
+    munmap(shared, sizeof *shared);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_every_kind_on_a_live_socket)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_every_kind_on_a_live_socket),
+                                       cmocka_unit_test(no_frame_is_accepted_without_the_token)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,7 @@ typedef struct liar {
 static liar greet(socket_pair *pair) {
     uint8_t bytes[FRAME_HEADER_SIZE + HANDSHAKE_HELLO_MAX];
     const peer self = {.process = 77, .pid = 1, .name = "liar"};
-    size_t size = handshake_hello_encode(bytes + FRAME_HEADER_SIZE, &self);
+    size_t size = handshake_hello_encode(bytes + FRAME_HEADER_SIZE, &(handshake_hello){.peer = self});
     frame_encode_header(bytes, &(frame){.kind = FRAME_HELLO, .head = span_of(bytes + FRAME_HEADER_SIZE, size)});
     liar liar = {.fd = raw_connect(pair->server.address)};
     struct iovec piece = {bytes, FRAME_HEADER_SIZE + size};

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -26,6 +27,12 @@
 static void serve(socket_pair *pair, const socket_transport_options *options) {
     assert_true(socket_end_open(&pair->server, pair->loop, options));
     assert_true(socket_end_listen(&pair->server, "tcp:127.0.0.1:0"));
+}
+
+/* For strangers that only say HELLO: on a unix socket they need no token. */
+static void serve_unix(socket_pair *pair, const socket_transport_options *options) {
+    assert_true(socket_end_open(&pair->server, pair->loop, options));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
 }
 
 static int stranger(socket_pair *pair) {
@@ -134,7 +141,7 @@ static void another_version_is_denied(void **state) {
     assert_non_null(
         strstr(why.text, "format 9; this version reads format 1: use the same Miniray release on both sides"));
 
-    peer self = {.process = 5, .name = "future"};
+    handshake_hello self = {.peer = {.process = 5, .name = "future"}};
     size_t size = handshake_hello_encode(hello, &self);
     hello[0] = 7; /* another protocol version */
     fd = stranger(pair);
@@ -142,7 +149,7 @@ static void another_version_is_denied(void **state) {
     WAIT_FOR(pair->loop, stats(pair).refused == 2);
     why = last_words(fd);
     assert_int_equal(why.status, MR_DENIED);
-    assert_non_null(strstr(why.text, "protocol 7, this program speaks 1: use the same Miniray release on both sides"));
+    assert_non_null(strstr(why.text, "protocol 7, this program speaks 2: use the same Miniray release on both sides"));
 }
 
 /* The same on the connecting side: the server has another version. */
@@ -199,8 +206,8 @@ static void one_byte_at_a_time_is_not_for_ever(void **state) {
 
 static void a_hello_in_single_bytes_is_welcome(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
-    peer self = {.process = 5, .name = "slow"};
+    serve_unix(pair, NULL);
+    handshake_hello self = {.peer = {.process = 5, .name = "slow"}};
     uint8_t bytes[FRAME_HEADER_SIZE + HANDSHAKE_HELLO_MAX];
     size_t size = handshake_hello_encode(bytes + FRAME_HEADER_SIZE, &self);
     frame_encode_header(bytes, &(frame){.kind = FRAME_HELLO, .head = span_of(bytes + FRAME_HEADER_SIZE, size)});
@@ -228,19 +235,19 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
 
 static void hello_twice_is_corrupt(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
+    serve_unix(pair, NULL);
     int fd = stranger(pair);
     assert_true(raw_hello(fd) && raw_hello(fd));
     WAIT_FOR(pair->loop, pair->server.closed == 1);
     assert_int_equal(pair->server.opened, 1);
     assert_int_equal(pair->server.why.status, MR_CORRUPT);
-    assert_non_null(strstr(pair->server.why.text, "HELLO frame after HELLO"));
+    assert_non_null(strstr(pair->server.why.text, "a HELLO frame after the handshake"));
     assert_int_equal(last_words(fd).status, MR_CORRUPT);
 }
 
 static void a_damaged_frame_ends_the_link(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
+    serve_unix(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .head = span_of("head", 4)});
@@ -255,7 +262,7 @@ static void a_damaged_frame_ends_the_link(void **state) {
 
 static void a_frame_without_a_checksum_is_not_for_sockets(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
+    serve_unix(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .flags = FRAME_PLAIN, .head = span_of("head", 4)});
@@ -269,7 +276,7 @@ static void a_frame_without_a_checksum_is_not_for_sockets(void **state) {
 
 static void a_damaged_body_is_not_delivered(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
+    serve_unix(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE,
@@ -309,7 +316,7 @@ static void messages_before_a_reset_are_delivered(void **state) {
 static void a_flood_of_pings_is_not_queued(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};
-    serve(pair, &options);
+    serve_unix(pair, &options);
     int fd = stranger(pair);
     assert_true(raw_hello(fd));
     WAIT_FOR(pair->loop, pair->server.opened == 1);
@@ -325,6 +332,86 @@ static void a_flood_of_pings_is_not_queued(void **state) {
     assert_true(stats(pair).bytes_out < 2000 * 1000 * FRAME_HEADER_SIZE / 10); /* one answer for many pings */
     close(fd);
     WAIT_FOR(pair->loop, pair->server.closed == 1);
+}
+
+/* ---- Without the token (tcp). */
+
+static mr_status another_token(void *context, token *out) {
+    *out = (token){{1}};
+    return MR_OK;
+}
+
+static mr_status no_token(void *context, token *out) { return error_set(MR_NOT_FOUND, "no token in this test"); }
+
+static void another_token_is_denied(void **state) {
+    socket_pair *pair = *state;
+    socket_transport_options options = {.find_token = another_token};
+    socket_end client;
+    serve(pair, NULL);
+    assert_true(socket_end_open(&client, pair->loop, &options));
+    assert_int_not_equal(socket_end_connect(&client, pair->server.address).v, 0);
+    WAIT_FOR(pair->loop, client.closed == 1 && stats(pair).refused == 1);
+    assert_int_equal(client.why.status, MR_DENIED);
+    assert_non_null(strstr(client.why.text, pair->server.address));
+    assert_non_null(strstr(client.why.text, TOKEN_VARIABLE));
+    assert_int_equal(client.opened + pair->server.opened + pair->server.closed, 0);
+    socket_end_close(&client);
+    expect_good_service(pair);
+}
+
+static void a_process_without_a_token_says_so(void **state) {
+    socket_pair *pair = *state;
+    socket_transport_options options = {.find_token = no_token};
+    socket_end client;
+    serve(pair, &options); /* a server may listen before its scheduler has a token */
+    assert_true(socket_end_open(&client, pair->loop, NULL));
+    assert_int_not_equal(socket_end_connect(&client, pair->server.address).v, 0);
+    WAIT_FOR(pair->loop, client.closed == 1);
+    assert_int_equal(client.why.status, MR_DENIED);
+    assert_non_null(strstr(client.why.text, "has no token"));
+    socket_end_close(&client);
+    assert_true(socket_end_open(&client, pair->loop, &options));
+    assert_int_equal(socket_end_connect(&client, pair->server.address).v, 0);
+    assert_string_equal(mr_last_error(), "no token in this test");
+    socket_end_close(&client);
+
+    socket_transport *transport; /* without find_token: unix sockets only */
+    char actual[ADDRESS_TEXT_MAX];
+    assert_int_equal(socket_transport_open(pair->loop, NULL, &socket_end_events, &client, &transport), MR_OK);
+    assert_int_equal(socket_transport_listen(transport, "tcp:127.0.0.1:0", actual), MR_INVALID);
+    assert_int_equal(socket_transport_listen(transport, pair->unix_address, actual), MR_OK);
+    socket_transport_close(transport);
+}
+
+/* A stranger that says HELLO and nothing else gets HELLO, and its deadline does not move. */
+static void hello_without_proof_is_not_enough(void **state) {
+    socket_pair *pair = *state;
+    socket_transport_options options = {.hello_timeout_us = 100000};
+    uint8_t bytes[1024];
+    serve(pair, &options);
+    int fd = stranger(pair);
+    assert_true(raw_hello(fd));
+    WAIT_FOR(pair->loop, stats(pair).bytes_out != 0);
+    assert_int_equal(stats(pair).strangers, 1);
+    assert_int_equal(stats(pair).links, 0);
+    WAIT_FOR(pair->loop, stats(pair).refused == 1);
+    assert_int_equal(raw_read_all(fd, bytes, sizeof bytes), FRAME_HEADER_SIZE + 52);
+    close(fd);
+    static const struct {
+        int kind;
+        size_t size;
+        mr_status status;
+    } instead[] = {{FRAME_MESSAGE, 32, MR_CORRUPT}, {FRAME_PROOF, 32, MR_DENIED}, {FRAME_PROOF, 31, MR_CORRUPT},
+                   {FRAME_PROOF, 0, MR_CORRUPT},    {FRAME_PING, 0, MR_CORRUPT},  {FRAME_HELLO, 32, MR_CORRUPT}};
+    for (unsigned i = 0; i < sizeof instead / sizeof *instead; i++) {
+        memset(bytes, 0, sizeof bytes);
+        fd = stranger(pair);
+        assert_true(raw_hello(fd) && raw_frame(fd, instead[i].kind, span_of(bytes, instead[i].size), 0));
+        WAIT_FOR(pair->loop, stats(pair).refused == 2 + i);
+        assert_int_equal(last_words(fd).status, instead[i].status);
+    }
+    assert_int_equal(pair->server.opened + pair->server.closed + pair->server.messages, 0);
+    expect_good_service(pair);
 }
 
 static void too_many_strangers_make_room(void **state) {
@@ -365,7 +452,7 @@ static void a_burst_of_good_clients_is_served(void **state) {
 /* Without a free descriptor the transport waits instead of spinning, and continues afterwards. */
 static void no_descriptor_left_is_survived(void **state) {
     socket_pair *pair = *state;
-    serve(pair, NULL);
+    serve_unix(pair, NULL);
     log_set_level(LOG_ERROR);
     int fd = stranger(pair);
     assert_true(raw_hello(fd));
@@ -385,21 +472,17 @@ static void no_descriptor_left_is_survived(void **state) {
 
 /* ---- Listening. */
 
-static void beyond_this_machine_is_denied(void **state) {
+static void other_machines_are_denied(void **state) {
     socket_pair *pair = *state;
     assert_true(socket_end_open(&pair->server, pair->loop, NULL));
     static const char *const open_ones[] = {"tcp:0.0.0.0:0", "tcp:[::]:0", "tcp:192.0.2.1:0"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(socket_transport_listen(pair->server.transport, open_ones[i], NULL), MR_DENIED);
-        assert_non_null(strstr(mr_last_error(), "beyond_this_machine"));
+        assert_non_null(strstr(mr_last_error(), "need TLS"));
     }
+    assert_int_equal(socket_end_connect(&pair->server, "tcp:192.0.2.1:7").v, 0);
+    assert_non_null(strstr(mr_last_error(), "need TLS"));
     assert_int_equal(socket_transport_listen(pair->server.transport, "tcp:127.0.0.1", NULL), MR_INVALID);
-    socket_end_close(&pair->server);
-    socket_transport_options options = {.beyond_this_machine = true};
-    assert_true(socket_end_open(&pair->server, pair->loop, &options));
-    char actual[ADDRESS_TEXT_MAX];
-    assert_int_equal(socket_transport_listen(pair->server.transport, "tcp:0.0.0.0:0", actual), MR_OK);
-    assert_string_not_equal(actual, "tcp:0.0.0.0:0");
 }
 
 static void an_address_is_taken_once(void **state) {
@@ -478,10 +561,13 @@ int main(void) {
         TEST(a_damaged_body_is_not_delivered),
         TEST(messages_before_a_reset_are_delivered),
         TEST(a_flood_of_pings_is_not_queued),
+        TEST(another_token_is_denied),
+        TEST(a_process_without_a_token_says_so),
+        TEST(hello_without_proof_is_not_enough),
         TEST(too_many_strangers_make_room),
         TEST(a_burst_of_good_clients_is_served),
         TEST(no_descriptor_left_is_survived),
-        TEST(beyond_this_machine_is_denied),
+        TEST(other_machines_are_denied),
         TEST(an_address_is_taken_once),
         TEST(a_unix_socket_is_private_and_goes_away),
         TEST(a_dead_socket_is_replaced_and_other_files_are_not),

@@ -170,7 +170,7 @@ typedef struct mr_ps_scheduler_options {
     mr_ps_consistency consistency;    /* default of tables [MR_PS_ASP] */
     uint32_t staleness;               /* SSP: steps [0] */
     int mixed_consistency;            /* 1: tables of BSP beside others, in slots of their own: twice the slots [0] */
-    int allow_remote;                 /* 1: accepts tcp addresses that other machines reach; nothing is encrypted [0] */
+    int allow_remote;                 /* reserved: 1 is rejected until links between machines are encrypted [0] */
     int64_t checkpoint_us;            /* interval of checkpoints [never] */
     mr_ps_listening_fn *on_listening; /* called once, with the address [none] */
     void *context;
@@ -199,7 +199,7 @@ typedef struct mr_ps_server_options {
     const char *scheduler; /* address of the scheduler [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
     const char *listen;    /* address [a free port of this machine, or a socket beside the scheduler's] */
     uint32_t number;       /* 1 + number of the server, to replace that server [the scheduler assigns a number] */
-    int allow_remote;      /* 1: accepts tcp addresses that other machines reach; nothing is encrypted [0] */
+    int allow_remote;      /* reserved: 1 is rejected until links between machines are encrypted [0] */
     uint64_t memory_bytes; /* limit; pushes beyond it wait [half of the machine's available memory] */
     mr_ps_listening_fn *on_listening; /* called once, with the address [none] */
     void *context;

@@ -3,11 +3,13 @@
  * xoshiro256** (Blackman and Vigna), its state filled from the seed by SplitMix64. */
 #include "base/rng.h"
 
+#include <errno.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 static uint64_t rotate_left(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
 
@@ -87,4 +89,15 @@ uint64_t rng_system_seed(void) {
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed) return seed;
     seed = (uint64_t)clock_ns() ^ ((uint64_t)getpid() << 32) ^ (uint64_t)(uintptr_t)&seed;
     return split_mix(&seed);
+}
+
+mr_status rng_system_fill(void *data, size_t size) {
+    uint8_t *bytes = data;
+    while (size > 0) {
+        ssize_t got = TEMP_FAILURE_RETRY(getrandom(bytes, size, 0));
+        if (got < 0) return error_errno("getrandom for %zu random bytes failed", size);
+        bytes += got;
+        size -= (size_t)got;
+    }
+    return MR_OK;
 }

@@ -1,11 +1,13 @@
 /* rng.h — seeded random number generator.
  *
- * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. A forked child has
- * its parent's state and must seed again. */
+ * The same seed gives the same numbers on every machine and with every compiler. Secrets come from rng_system_fill. A
+ * forked child has its parent's state and must seed again. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "miniray/status.h"
 
 typedef struct rng {
     uint64_t state[4];
@@ -21,3 +23,5 @@ void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
 void rng_fill(rng *rng, void *data, size_t size);
 
 uint64_t rng_system_seed(void); /* from the system's entropy; differs between processes */
+/* Fills memory with bytes of the system that nobody can predict, for secrets. MR_IO. */
+MR_MUST mr_status rng_system_fill(void *data, size_t size);

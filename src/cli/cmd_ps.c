@@ -94,7 +94,7 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     }
 }
 
-static const char remote_doc[] = "Allow addresses that other machines can reach; connections are not encrypted";
+static const char remote_doc[] = "Rejected: addresses that other machines can reach need TLS, which is not there yet";
 
 static const struct argp_option scheduler_options[] = {
     {"checkpoint-dir", DIR, "PATH", 0, "Directory of the scheduler's state and of checkpoints (default: ./miniray-ps)",

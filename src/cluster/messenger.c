@@ -1,6 +1,7 @@
 /* messenger.c — see messenger.h. */
 #include "cluster/messenger.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ typedef struct box { /* state of one address */
     char address[MESSENGER_ADDRESS_MAX];
     link_id link; /* v == 0: no link, not even opening */
     bool open;
-    int64_t retry_us; /* earliest time to open the link */
+    int64_t retry_us;             /* earliest time to open the link */
+    char trouble[CAUSE_TEXT_MAX]; /* why the last link was not opened, or ended; "": it is open, or there was none */
     list messages;
     size_t message_count;
 } box;
@@ -127,6 +129,7 @@ static void open_box(messenger *messenger, box *box) {
     box->retry_us = now_us + MESSENGER_RETRY_US;
     if (transport.ops->open(transport.self, box->address, &box->link) != MR_OK) {
         box->link.v = 0;
+        snprintf(box->trouble, sizeof box->trouble, "%.*s", CAUSE_TEXT_MAX - 1, mr_last_error());
         return;
     }
     map_put(&messenger->by_link, box->link.v, box);
@@ -218,6 +221,11 @@ link_id messenger_link(const messenger *messenger, const char *address) {
     return box == NULL || !box->open ? (link_id){0} : box->link;
 }
 
+const char *messenger_trouble(const messenger *messenger, const char *address) {
+    const box *box = find_box(messenger, address);
+    return box == NULL ? "" : box->trouble;
+}
+
 void messenger_forget(messenger *messenger, const char *address) {
     box *box = find_box(messenger, address);
     if (box == NULL) return;
@@ -236,6 +244,7 @@ static void on_open(void *context, link_id link, const peer *peer) {
     box *box = map_get(&messenger->by_link, link.v);
     if (box == NULL) return; /* opened by the peer: carries its messages, and the answers to them */
     box->open = true;
+    box->trouble[0] = '\0';
     while (!list_empty(&box->messages)) {
         kept *kept = take_message(box);
         if (kept->sent != NULL)
@@ -290,6 +299,7 @@ static void on_closed(void *context, link_id link, const cause *why) {
     if (box == NULL) return;
     box->link.v = 0;
     box->open = false;
+    memcpy(box->trouble, why->text, sizeof box->trouble);
     lose_messages(box);
     CHECK_INVARIANTS(messenger->by_link.count, messenger_check(messenger));
     char address[MESSENGER_ADDRESS_MAX]; /* a copy: the handler may destroy the box */

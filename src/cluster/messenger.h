@@ -59,6 +59,8 @@ void messenger_move_pieces(messenger *messenger, const void *argument, span from
 void messenger_answer(messenger *messenger, link_id link, span bytes);
 /* the open link to the address; v == 0: none */
 link_id messenger_link(const messenger *messenger, const char *address);
+/* why there is no link to the address: the error of the last one, valid until the next event; "" while one is open */
+const char *messenger_trouble(const messenger *messenger, const char *address);
 /* closes the link to the address; no-op if there is none */
 void messenger_forget(messenger *messenger, const char *address);
 

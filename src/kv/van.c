@@ -38,6 +38,7 @@ struct van {
     shm_export *export; /* owned; NULL: none */
     socket_transport *transport;
     messenger *messenger;
+    token_finder finder; /* of the token for tcp links */
     env env;
     rng rng;
     list messages;     /* own messages, owned */
@@ -165,6 +166,8 @@ void van_hurry(van *van) {
 
 void van_answer(van *van, link_id link, span bytes) { messenger_answer(van->messenger, link, bytes); }
 
+const char *van_trouble(const van *van, const char *address) { return messenger_trouble(van->messenger, address); }
+
 void van_send_message(void *van, const char *address, const control_message *message) {
     size_t size;
     uint8_t *bytes = control_message_write(message, &size);
@@ -269,9 +272,27 @@ mr_status van_check_address(const char *text) {
     return MR_OK;
 }
 
+/* Prepares the search for the token, unless the van only answers (tests). */
+static mr_status prepare_token(van *van, const van_options *options) {
+    const char *scheduler = options->scheduler != NULL ? options->scheduler : options->listen;
+    address address;
+    if (scheduler == NULL) return MR_OK;
+    MR_TRY(address_parse(scheduler, &address));
+    MR_TRY(address_check_local(&address, options->scheduler != NULL ? "connect to" : "listen on"));
+    MR_TRY(token_finder_init(&van->finder, scheduler));
+    if (options->listen == NULL || strncmp(options->listen, "tcp:", 4) != 0 || token_finder_may_find(&van->finder))
+        return MR_OK;
+    return error_set(MR_INVALID,
+                     "cannot listen on %s: the scheduler is at %s, so this deployment has no token for tcp; use a "
+                     "unix: address, or set " TOKEN_VARIABLE " for all its processes",
+                     options->listen, scheduler);
+}
+
 static mr_status listen_at(van *van, const van_options *options) {
     if (options->shown != 0 && shm_export_create(options->shown, &van->export) != MR_OK) van->export = NULL;
-    socket_transport_options wire = {.beyond_this_machine = options->beyond_this_machine,
+    MR_TRY(prepare_token(van, options));
+    socket_transport_options wire = {.find_token = token_finder_find,
+                                     .find_token_context = &van->finder,
                                      .send_high = VAN_SEND_HIGH,
                                      .shares = true,
                                      .export = van->export};
@@ -339,6 +360,7 @@ void van_close(van *van) {
     if (van->messenger != NULL) messenger_destroy(van->messenger);
     for (list *item; (item = list_pop_front(&van->messages)) != NULL;) destroy_own(container_of(item, own, queued));
     if (van->loop != NULL) close_here(van);
+    explicit_bzero(&van->finder, sizeof van->finder);
     free(van);
 }
 
@@ -366,6 +388,8 @@ uint64_t van_sees(const van *van, const char *address) {
     uint64_t process = socket_transport_peer(van->transport, link_to(van, address));
     return process != 0 && van_map_view(van, process) != NULL ? process : 0;
 }
+
+void van_own_token(van *van, const token *token) { token_finder_own(&van->finder, token); }
 
 const env *van_env(const van *van) { return &van->env; }
 const char *van_address(const van *van) { return van->address; }

@@ -22,6 +22,7 @@
 #include "cluster/messenger.h"
 #include "net/env.h"
 #include "net/event_loop.h"
+#include "net/socket/token.h"
 
 #define VAN_SEND_HIGH ((size_t)256 << 20)
 enum { VAN_SERVICE_ROOM = 8 }; /* bytes of an address reserved for "#role" */
@@ -42,16 +43,22 @@ typedef struct van_host {
 typedef struct van_options {
     /* "tcp:127.0.0.1:0": any free port; NULL: the van does not listen, and only receives answers to its messages */
     const char *listen;
-    const char *folder;       /* folder of files; NULL: none */
-    bool beyond_this_machine; /* allows tcp addresses that other machines can reach; there is no encryption */
-    uint64_t shown; /* maximum of memory in bytes that is exported to other processes of this machine; 0: none */
-    const env *env; /* environment other than this machine, borrowed until van_close; NULL: this machine */
+    /* Scheduler of the deployment, whose token both sides of tcp links prove to have (net/socket/token.h); NULL: this
+       process is the scheduler, and has the token itself (van_own_token) */
+    const char *scheduler;
+    const char *folder; /* folder of files; NULL: none */
+    uint64_t shown;     /* maximum of memory in bytes that is exported to other processes of this machine; 0: none */
+    const env *env;     /* environment other than this machine, borrowed until van_close; NULL: this machine */
 } van_options;
 
 /* Host and context are borrowed until van_close; the host is not called before the loop runs. MR_INVALID: malformed or
- * too long address. MR_EXISTS: another process listens there. MR_DENIED, MR_IO. */
+ * too long address, or tcp without a token. MR_EXISTS: another process listens there. MR_DENIED: an address of another
+ * machine. MR_NOT_FOUND: tcp needs OpenSSL. MR_IO. */
 MR_MUST mr_status van_open(const van_options *options, const van_host *host, void *context, van **out);
 void van_close(van *van); /* bytes that the sockets accept at once are still sent; the host is not called any more */
+
+/* Gives the van the deployment's token, before its loop runs. */
+void van_own_token(van *van, const token *token);
 
 const env *van_env(const van *van);
 const char *van_address(const van *van); /* address for other processes */
@@ -76,6 +83,8 @@ void van_hurry(van *van);
  * messages are lost, with their links. */
 void van_move(van *van, const shared_bytes *bytes, span from, span to);
 void van_answer(van *van, link_id link, span bytes); /* answers a message that arrived over this link */
+/* Why there is no link to the address (messenger_trouble). */
+const char *van_trouble(const van *van, const char *address);
 
 /* Usable as callbacks: the context is the van. */
 void van_send_message(void *van, const char *address, const control_message *message);

@@ -57,10 +57,13 @@ static void tick(void *context, int64_t now_us) {
 
 static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
 
+static const token ours = {{1, 2, 3}};
+
 static side *start(const char *listen) {
     side *side = xcalloc(1, sizeof *side);
     side->next_us = CLOCK_NEVER_US;
     assert_int_equal(van_open(&(van_options){.listen = listen}, &host, side, &side->van), MR_OK);
+    van_own_token(side->van, &ours);
     return side;
 }
 
@@ -204,6 +207,7 @@ static side *start_showing(const char *listen) {
     side->next_us = CLOCK_NEVER_US;
     van_options options = {.listen = listen, .shown = SHM_EXPORT_FRONT + (1 << 20)};
     assert_int_equal(van_open(&options, &host, side, &side->van), MR_OK);
+    van_own_token(side->van, &ours);
     assert_non_null(van_export(side->van));
     return side;
 }
@@ -287,12 +291,39 @@ static void addresses_are_checked(void **state) {
     assert_int_equal(van_check_address("nowhere"), MR_INVALID);
     assert_int_equal(van_open(&(van_options){.listen = "nowhere"}, &host, NULL, &van), MR_INVALID);
     assert_int_equal(van_open(&(van_options){.listen = "tcp:1.2.3.4:0"}, &host, NULL, &van), MR_DENIED);
+    assert_int_equal(van_open(&(van_options){.scheduler = "tcp:1.2.3.4:5"}, &host, NULL, &van), MR_DENIED);
+    assert_non_null(strstr(mr_last_error(), "cannot connect to tcp:1.2.3.4:5"));
+    unsetenv(TOKEN_VARIABLE); /* no token for tcp */
+    van_options mixed = {.listen = "tcp:127.0.0.1:0", .scheduler = "unix:/x"};
+    assert_int_equal(van_open(&mixed, &host, NULL, &van), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), TOKEN_VARIABLE));
     assert_null(van);
+}
+
+/* The cause of a missing link is kept for errors: no token, another token, nobody listens. */
+static void the_cause_of_a_missing_link_is_known(void **state) {
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0"), *client = xcalloc(1, sizeof *client);
+    client->next_us = CLOCK_NEVER_US;
+    unsetenv(TOKEN_VARIABLE);
+    const char *address = van_address(one->van);
+    assert_int_equal(van_open(&(van_options){.scheduler = address}, &host, client, &client->van), MR_OK);
+    assert_string_equal(van_trouble(client->van, address), "");
+    van_send(client->van, address, text("who are you"));
+    assert_non_null(strstr(van_trouble(client->van, address), "no token for tcp:127.0.0.1:"));
+    van_own_token(other->van, &(token){{9}});
+    van_send(other->van, address, text("let me in"));
+    drive_until(one, other, van_trouble(other->van, address)[0] != '\0');
+    assert_non_null(strstr(van_trouble(other->van, address), "does not have this process's token"));
+    assert_int_equal(one->messages, 0);
+    stop(client);
+    stop(other);
+    stop(one);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_go_both_ways),
+        cmocka_unit_test(the_cause_of_a_missing_link_is_known),
         cmocka_unit_test(services_of_one_process_exchange_messages),
         cmocka_unit_test(large_messages_are_not_copied),
         cmocka_unit_test(a_message_that_waits_for_its_link_can_move),

@@ -34,7 +34,8 @@
     X(MESSAGE, 2, 1)       \
     X(PING, 3, 0)          \
     X(PONG, 4, 0)          \
-    X(BYE, 5, 0)
+    X(BYE, 5, 0)           \
+    X(PROOF, 6, 0)
 
 typedef enum frame_kind {
 #define X(name, number, body) FRAME_##name = (number),

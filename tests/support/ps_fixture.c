@@ -439,7 +439,8 @@ static bool sweep(ps_fixture *fixture) {
     for (struct dirent *item; (item = readdir(folder)) != NULL;) {
         bool kept = begins(item->d_name, METADATA_FILE_FILE) || begins(item->d_name, SQLITE_IMPORT_FILE) ||
                     begins(item->d_name, "scheduler.lock") || begins(item->d_name, "shard-") ||
-                    begins(item->d_name, "manifest") || begins(item->d_name, "s.rank-");
+                    begins(item->d_name, "manifest") || begins(item->d_name, "s.rank-") ||
+                    strcmp(item->d_name, "token") == 0;
         bool is_socket = !kept && begins(item->d_name, "s.");
         sockets += is_socket;
         if (kept || is_socket) unlinkat(dirfd(folder), item->d_name, 0);

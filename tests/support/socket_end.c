@@ -67,9 +67,18 @@ void socket_end_sent(void *argument, mr_status status) {
     if (status != MR_OK) end->sent_failed++;
 }
 
+const token socket_end_token = {{0x5e, 0xc2, 0xe7}};
+
+static mr_status find_token(void *context, token *out) {
+    *out = socket_end_token;
+    return MR_OK;
+}
+
 bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options) {
+    socket_transport_options own = options == NULL ? (socket_transport_options){0} : *options;
     memset(end, 0, sizeof *end);
-    if (socket_transport_open(loop, options, &socket_end_events, end, &end->transport) != MR_OK) return false;
+    if (own.find_token == NULL) own.find_token = find_token;
+    if (socket_transport_open(loop, &own, &socket_end_events, end, &end->transport) != MR_OK) return false;
     end->wire = socket_transport_transport(end->transport);
     return true;
 }
@@ -137,8 +146,12 @@ bool raw_frame(int fd, int kind, span head, uint64_t body) {
     return raw_send(fd, header, sizeof header) && raw_send(fd, head.data, head.size);
 }
 
+static handshake_hello raw_self(void) {
+    return (handshake_hello){.peer = {.process = 77, .pid = (int)getpid(), .name = "raw"}};
+}
+
 bool raw_hello(int fd) {
-    peer self = {.process = 77, .pid = (int)getpid(), .name = "raw"};
+    handshake_hello self = raw_self();
     uint8_t head[HANDSHAKE_HELLO_MAX];
     return raw_frame(fd, FRAME_HELLO, span_of(head, handshake_hello_encode(head, &self)), 0);
 }
@@ -150,6 +163,33 @@ bool raw_hello_answer(int fd) {
     uint8_t head[HANDSHAKE_HELLO_MAX];
     return raw_recv(fd, &header, sizeof header) && header.kind == FRAME_HELLO && header.head_size <= sizeof head &&
            raw_recv(fd, head, header.head_size);
+}
+
+static bool raw_handshake_with(int fd, handshake *handshake) {
+    frame_header header;
+    uint8_t head[HANDSHAKE_HELLO_MAX];
+    handshake_answer answer;
+    if (!raw_frame(fd, FRAME_HELLO, handshake_own_hello(handshake), 0)) return false;
+    while (handshake->state != HANDSHAKE_OPEN) {
+        if (!raw_recv(fd, &header, sizeof header) || header.head_size > sizeof head) return false;
+        if (!raw_recv(fd, head, header.head_size)) return false;
+        if (handshake_take(handshake, (frame_kind)header.kind, span_of(head, header.head_size), &answer) != MR_OK)
+            return false;
+        if (answer.proof && !raw_frame(fd, FRAME_PROOF, span_of(answer.bytes, sizeof answer.bytes), 0)) return false;
+    }
+    return true;
+}
+
+bool raw_handshake(int fd, const char *text) {
+    handshake_hello self = raw_self();
+    handshake handshake;
+    address address;
+    hmac *hmac;
+    if (address_parse(text, &address) != MR_OK || hmac_open(&hmac) != MR_OK) return false;
+    handshake_init(&handshake, HANDSHAKE_INITIATOR, &self, hmac, &socket_end_token, &address);
+    bool open = raw_handshake_with(fd, &handshake);
+    hmac_close(hmac);
+    return open;
 }
 
 size_t raw_read_all(int fd, void *data, size_t size) {

@@ -44,6 +44,9 @@ body_sent_fn socket_end_sent;                    /* counts; the argument is the 
 /* An on_message that copies the head into `body`. */
 void socket_end_keep_head(socket_end *end, link_id link, const message *message);
 
+/* The token of all sides, unless the options have a find_token of their own. */
+extern const token socket_end_token;
+
 /* Both return false on failure; mr_last_error has the cause. */
 bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options);
 bool socket_end_listen(socket_end *end, const char *address);
@@ -69,6 +72,8 @@ bool raw_send(int fd, const void *data, size_t size);       /* sends all bytes *
 bool raw_frame(int fd, int kind, span head, uint64_t body); /* a valid frame; the caller sends the body */
 bool raw_hello(int fd);                                     /* sends HELLO */
 bool raw_hello_answer(int fd);                              /* reads the peer's HELLO */
+/* The whole handshake of a tcp link; another thread or process drives the server. */
+bool raw_handshake(int fd, const char *address);
 /* Reads to the end of the stream; returns the number of bytes, and keeps at most `size` of them. */
 size_t raw_read_all(int fd, void *data, size_t size);
 

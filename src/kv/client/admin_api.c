@@ -155,12 +155,18 @@ static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us)
     looker->scheduler = scheduler;
     looker->token = rng_system_seed();
     MR_TRY(van_check_address(looker->scheduler));
-    MR_TRY(van_open(&(van_options){.listen = NULL}, &host, looker, &looker->van));
+    MR_TRY(van_open(&(van_options){.scheduler = scheduler}, &host, looker, &looker->van));
     int64_t until_us = clock_deadline_us(van_now_us(looker->van), timeout_us), left_us;
     while (!looker->done && (left_us = until_us - van_now_us(looker->van)) > 0)
         event_loop_run_once(van_loop(looker->van), left_us);
+    mr_status status = MR_OK;
+    if (!looker->done) {
+        const char *trouble = van_trouble(looker->van, scheduler);
+        status = error_set(MR_TIMEOUT, "no answer from the scheduler at %s%s%s", scheduler,
+                           trouble[0] == '\0' ? "" : ": ", trouble);
+    }
     van_close(looker->van);
-    return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no answer from the scheduler at %s", scheduler);
+    return status;
 }
 
 mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps_cluster_map **out) {

@@ -415,7 +415,7 @@ mr_status kv_worker_ready(const kv_worker *worker) {
         return error_set(MR_EXISTS, "another process holds rank %u now", rank);
     if (worker->crowded && rank == KV_PROCESS_ANY)
         return error_set(MR_BUSY, "every rank at %s is held by another process", scheduler);
-    if (!kv_process_heard(worker->process)) return error_set(MR_BUSY, "no answer from the scheduler at %s", scheduler);
+    if (!kv_process_heard(worker->process)) return kv_process_say_unheard(worker->process);
     if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= map->rank_count)
         return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, map->rank_count);

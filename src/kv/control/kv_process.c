@@ -60,9 +60,11 @@ static void begin_waiting(kv_process *process) {
 
 static void say_waiting(kv_process *process, int64_t now_us) {
     process->say_us = now_us + KV_PROCESS_AGAIN_US;
-    if (!process->heard)
-        log_warn("waiting for the scheduler at %s: no answer; is it running?", process->scheduler);
-    else
+    if (!process->heard) {
+        const char *trouble = van_trouble(process->van, process->scheduler);
+        log_warn("waiting for the scheduler at %s: no answer; is it running?%s%s%s", process->scheduler,
+                 trouble[0] == '\0' ? "" : " (", trouble, trouble[0] == '\0' ? "" : ")");
+    } else
         log_warn("waiting: another process is server %u; start this one without --id, or with another",
                  process->wanted);
 }
@@ -167,7 +169,7 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
     char listen[SLOT_MESSAGE_ADDRESS_MAX];
     mr_status status = choose_address(options->scheduler, process->token, listen);
     van_options van_options = {.listen = options->listen != NULL ? options->listen : listen,
-                               .beyond_this_machine = options->beyond_this_machine,
+                               .scheduler = options->scheduler,
                                .shown = options->shown,
                                .env = options->env};
     if (status == MR_OK || options->listen != NULL) status = van_open(&van_options, &van_host, process, &process->van);
@@ -203,6 +205,11 @@ van *kv_process_van(const kv_process *process) { return process->van; }
 uint32_t kv_process_number(const kv_process *process) { return process->number; }
 uint64_t kv_process_breaks(const kv_process *process) { return process->breaks; }
 bool kv_process_heard(const kv_process *process) { return process->heard; }
+mr_status kv_process_say_unheard(const kv_process *process) {
+    const char *trouble = van_trouble(process->van, process->scheduler);
+    return error_set(MR_BUSY, "no answer from the scheduler at %s%s%s", process->scheduler,
+                     trouble[0] == '\0' ? "" : ": ", trouble);
+}
 metadata_store kv_process_metadata(const kv_process *process) { return metadata_remote_metadata(process->remote); }
 const char *kv_process_scheduler(const kv_process *process) { return process->scheduler; }
 const char *kv_process_checkpoints(const kv_process *process) { return process->checkpoints; }

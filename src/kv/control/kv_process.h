@@ -27,7 +27,6 @@ typedef struct kv_process_options {
     const char *listen;    /* NULL: a free port of the loopback interface, or a socket beside the scheduler's */
     uint8_t role;          /* CONTROL_SERVER, CONTROL_WORKER */
     uint32_t number;       /* or KV_PROCESS_ANY */
-    bool beyond_this_machine;
     uint32_t compressors; /* of a server: compressor_available */
     uint64_t shown;       /* as of van_options */
     const env *env;       /* as of van_options */
@@ -63,6 +62,8 @@ van *kv_process_van(const kv_process *process);
 uint32_t kv_process_number(const kv_process *process); /* KV_PROCESS_ANY: unknown yet */
 uint64_t kv_process_breaks(const kv_process *process); /* number of links that broke */
 bool kv_process_heard(const kv_process *process);      /* whether the scheduler has answered */
+/* MR_BUSY, with a text that names the scheduler and why there is no link to it. */
+mr_status kv_process_say_unheard(const kv_process *process);
 metadata_store kv_process_metadata(const kv_process *process);
 const char *kv_process_scheduler(const kv_process *process);
 const char *kv_process_checkpoints(const kv_process *process); /* address of the checkpoint store */

@@ -60,6 +60,7 @@ struct kv_scheduler {
     int64_t watch_us; /* time of the next diagnosis */
     uint64_t watched; /* cluster map of the last diagnosis */
     char stall[ERROR_TEXT_MAX];
+    token_copy token_copy; /* of the deployment's token, for processes of the same user */
 };
 
 /* ---- Requests to the scheduler. */
@@ -522,16 +523,26 @@ static mr_status check_folder(const kv_scheduler *scheduler) {
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
+/* With a tcp address: reads or creates the deployment's token, and leaves a copy for processes of the same user. */
+static mr_status begin_token(kv_scheduler *scheduler) {
+    const char *address = van_address(scheduler->van);
+    token token;
+    if (scheduler->options.env != NULL || strncmp(address, "tcp:", 4) != 0) return MR_OK;
+    MR_TRY(token_obtain(scheduler->options.folder, &token));
+    van_own_token(scheduler->van, &token);
+    mr_status status = token_copy_create(address, &token, &scheduler->token_copy);
+    explicit_bzero(&token, sizeof token);
+    return status;
+}
+
 static mr_status begin(kv_scheduler *scheduler) {
     static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
     const kv_scheduler_options *options = &scheduler->options;
-    van_options van_options = {.listen = options->listen,
-                               .folder = options->folder,
-                               .beyond_this_machine = options->beyond_this_machine,
-                               .env = options->env};
+    van_options van_options = {.listen = options->listen, .folder = options->folder, .env = options->env};
     MR_TRY(van_open(&van_options, &host, scheduler, &scheduler->van));
     MR_TRY(open_metadata(scheduler));
     MR_TRY(check_folder(scheduler));
+    MR_TRY(begin_token(scheduler));
     scheduler->folder = realpath(options->folder, NULL); /* independent of the readers' working directories */
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(options->folder);
     snprintf(scheduler->checkpoints_address, sizeof scheduler->checkpoints_address, "%s" CONTROL_CHECKPOINTS,
@@ -573,6 +584,7 @@ void kv_scheduler_close(kv_scheduler *scheduler) {
         data_service_destroy(scheduler->data_service);
         metadata_service_destroy(scheduler->service);
     }
+    token_copy_remove(&scheduler->token_copy); /* before another scheduler can have the address */
     van_close(scheduler->van);
     if (scheduler->db != NULL) metadata_db_close(scheduler->db);
     free(scheduler);

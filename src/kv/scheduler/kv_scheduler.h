@@ -36,9 +36,8 @@
 typedef struct kv_scheduler kv_scheduler;
 
 typedef struct kv_scheduler_options {
-    const char *listen; /* address, the same at each start */
-    const char *folder; /* folder of its state; created if missing */
-    bool beyond_this_machine;
+    const char *listen;      /* address, the same at each start */
+    const char *folder;      /* folder of its state; created if missing */
     consistency consistency; /* default of tables */
     bool mixed;              /* tables with and without rounds (cluster_map.h) */
     uint32_t backup;         /* of rounds: see cluster_map_rounds */

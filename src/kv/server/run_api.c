@@ -69,6 +69,14 @@ static mr_status handle(app_rpc *rpc, const mr_ps_app *apps, uint32_t count) {
     return MR_OK;
 }
 
+static mr_status check_remote(int allow_remote) {
+    if (allow_remote == 0) return MR_OK;
+    return error_set(MR_INVALID,
+                     "allow_remote is %d: links between machines need TLS, which this release does not "
+                     "have; use tcp:127.0.0.1:PORT or unix:PATH, without --allow-remote",
+                     allow_remote);
+}
+
 static mr_status check_scheduler(const mr_ps_scheduler_options *options) {
     if (options->checkpoint_dir == NULL)
         return error_set(
@@ -92,9 +100,9 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
         return error_set(MR_INVALID, "mr_ps_run_scheduler: options is NULL; a scheduler needs a checkpoint_dir");
     OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, options, copy);
     MR_TRY(check_scheduler(options));
+    MR_TRY(check_remote(options->allow_remote));
     kv_scheduler_options own = {.listen = options->listen,
                                 .folder = options->checkpoint_dir,
-                                .beyond_this_machine = options->allow_remote != 0,
                                 .consistency = {(consistency_kind)options->consistency, options->staleness},
                                 .copies = (uint8_t)(options->replicas == 0 ? 1 : options->replicas),
                                 .rank_count = options->num_workers,
@@ -146,8 +154,8 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
                          options->number, ID_ALLOCATOR_MAX);
     kv_process_options own = {.scheduler = options->scheduler,
                               .listen = options->listen,
-                              .number = options->number == 0 ? KV_PROCESS_ANY : options->number - 1,
-                              .beyond_this_machine = options->allow_remote != 0};
+                              .number = options->number == 0 ? KV_PROCESS_ANY : options->number - 1};
+    MR_TRY(check_remote(options->allow_remote));
     MR_TRY(dmlc_default(&own.scheduler, address));
     huge_pages_keep_freed();
     struct user_optimizer *optimizers;

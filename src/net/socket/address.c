@@ -33,6 +33,15 @@ static bool parse_port(const char *text, in_port_t *out) {
     return port <= 65535;
 }
 
+/* An IPv4 address in IPv6 notation is that IPv4 address: one listener has one address. */
+static void unmap(address *address) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = address->v6.sin6_port};
+    if (!IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr)) return;
+    memcpy(&v4.sin_addr, address->v6.sin6_addr.s6_addr + 12, sizeof v4.sin_addr);
+    address->v4 = v4;
+    address->size = sizeof address->v4;
+}
+
 static mr_status parse_tcp(const char *text, const char *rest, address *out) {
     char host[INET6_ADDRSTRLEN];
     bool v6 = rest[0] == '[';
@@ -50,6 +59,7 @@ static mr_status parse_tcp(const char *text, const char *rest, address *out) {
         out->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = port};
         out->size = sizeof out->v6;
         numeric = inet_pton(AF_INET6, host, &out->v6.sin6_addr);
+        if (numeric == 1) unmap(out);
     } else {
         out->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = port};
         out->size = sizeof out->v4;
@@ -92,12 +102,17 @@ bool address_is_local(const address *address) {
     switch (address->any.sa_family) {
     case AF_UNIX: return true;
     case AF_INET: return is_v4_loopback(ntohl(address->v4.sin_addr.s_addr));
-    case AF_INET6: {
-        const struct in6_addr *v6 = &address->v6.sin6_addr;
-        uint32_t mapped;
-        memcpy(&mapped, v6->s6_addr + 12, sizeof mapped);
-        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && is_v4_loopback(ntohl(mapped)));
-    }
+    case AF_INET6: return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
     default: return false;
     }
+}
+
+mr_status address_check_local(const address *address, const char *what) {
+    char text[ADDRESS_TEXT_MAX];
+    if (address_is_local(address)) return MR_OK;
+    address_format(address, text);
+    return error_set(MR_DENIED,
+                     "cannot %s %s: links to other machines need TLS, which this release does not have; use "
+                     "tcp:127.0.0.1:PORT or unix:PATH",
+                     what, text);
 }

@@ -30,3 +30,5 @@ MR_MUST mr_status address_parse(const char *text, address *out); /* MR_INVALID *
 void address_format(const address *address, char text[ADDRESS_TEXT_MAX]);
 static inline bool address_is_unix(const address *address) { return address->any.sa_family == AF_UNIX; }
 bool address_is_local(const address *address); /* a unix socket or a loopback address */
+/* MR_DENIED: not local; the error says that this process cannot do `what` ("connect to") there. */
+MR_MUST mr_status address_check_local(const address *address, const char *what);

@@ -14,10 +14,9 @@ static void a_parsed_address_prints_the_same(void **state) {
         const char *text;
         bool local;
     } cases[] = {
-        {"tcp:127.0.0.1:0", true},   {"tcp:127.3.4.5:65535", true},      {"tcp:[::1]:7000", true},
-        {"tcp:10.0.0.1:80", false},  {"tcp:[2001:db8::7]:1", false},     {"tcp:0.0.0.0:0", false},
-        {"tcp:[::]:0", false},       {"tcp:[::ffff:127.0.0.1]:9", true}, {"tcp:[::ffff:8.8.8.8]:9", false},
-        {"unix:/run/miniray", true},
+        {"tcp:127.0.0.1:0", true},  {"tcp:127.3.4.5:65535", true},  {"tcp:[::1]:7000", true},
+        {"tcp:10.0.0.1:80", false}, {"tcp:[2001:db8::7]:1", false}, {"tcp:0.0.0.0:0", false},
+        {"tcp:[::]:0", false},      {"unix:/run/miniray", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         address address;
@@ -28,6 +27,19 @@ static void a_parsed_address_prints_the_same(void **state) {
         assert_int_equal(address_is_local(&address), cases[i].local);
         assert_int_equal(address_is_unix(&address), cases[i].text[0] == 'u');
     }
+}
+
+static void an_ipv4_address_has_one_form(void **state) {
+    address address, same;
+    char text[ADDRESS_TEXT_MAX];
+    assert_int_equal(address_parse("tcp:[::ffff:127.0.0.1]:9", &address), MR_OK);
+    assert_int_equal(address_parse("tcp:127.0.0.1:9", &same), MR_OK);
+    address_format(&address, text);
+    assert_string_equal(text, "tcp:127.0.0.1:9");
+    assert_int_equal(address.size, same.size);
+    assert_memory_equal(&address.any, &same.any, same.size);
+    assert_int_equal(address_parse("tcp:[::ffff:8.8.8.8]:9", &address), MR_OK);
+    assert_false(address_is_local(&address));
 }
 
 static void malformed_addresses_are_refused(void **state) {
@@ -79,6 +91,7 @@ static void the_longest_path_fits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_parsed_address_prints_the_same),
+        cmocka_unit_test(an_ipv4_address_has_one_form),
         cmocka_unit_test(malformed_addresses_are_refused),
         cmocka_unit_test(the_longest_path_fits),
     };

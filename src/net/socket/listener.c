@@ -53,7 +53,7 @@ static bool make_room(socket_transport *transport) {
         pause_all(transport, safe_until_us);
         return false;
     }
-    socket_link_end(oldest, MR_DENIED, "no HELLO, and %u connections wait", transport->options.strangers_max);
+    socket_link_end(oldest, MR_DENIED, "no HELLO or PROOF, and %u connections wait", transport->options.strangers_max);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/timer_heap.h"
+#include "net/socket/hmac.h"
 #include "net/socket/link_table.h"
 #include "net/socket/socket_transport.h"
 
@@ -36,6 +37,7 @@ struct socket_transport {
     event_loop_lookout *lookout; /* for the shm pipes; NULL: no shm pipe yet */
     uv_idle_t *awake;            /* active while a link is dirty, so that the loop does not wait */
     uint8_t *spare;              /* owned: an unused receive buffer */
+    hmac *hmac;                  /* owned; NULL: no tcp yet */
     socket_transport_stats stats;
     bool in_event; /* an event of the owner is running */
     bool closing;  /* socket_transport_close is running */
@@ -44,4 +46,6 @@ struct socket_transport {
 /* Only socket input (socket_link_io.c) and the end of an iteration (socket_link_settle) call events of links, so no
  * function of the transport calls an event before it returns. */
 
+/* Sets transport->hmac. MR_INVALID: the transport has no find_token; MR_NOT_FOUND as hmac_open. */
+MR_MUST mr_status socket_transport_load_hmac(socket_transport *transport);
 void socket_transport_add_pipe(socket_transport *transport, list *of_pipes); /* of a link that begins to use one */

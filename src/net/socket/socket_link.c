@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
-#include "net/socket/handshake.h"
+#include "base/rng.h"
 #include "net/socket/listener.h"
 #include "net/socket/socket_link_io.h"
 
@@ -72,11 +72,39 @@ static mr_status append_frame(socket_link *link, frame_kind kind, span head) {
 }
 
 static mr_status say_hello(socket_link *link) {
-    uint8_t head[HANDSHAKE_HELLO_MAX];
-    MR_TRY(append_frame(link, FRAME_HELLO, span_of(head, handshake_hello_encode(head, &link->transport->self))));
+    MR_TRY(append_frame(link, FRAME_HELLO, handshake_own_hello(link->handshake)));
     socket_link_io_write(link);
     FAILPOINT("stream.hello.sent");
     return MR_OK;
+}
+
+/* ---- The handshake. */
+
+/* The token of a tcp link, and the functions that prove it. */
+static mr_status find_token(socket_transport *transport, token *out) {
+    const socket_transport_options *options = &transport->options;
+    MR_TRY(socket_transport_load_hmac(transport));
+    return options->find_token(options->find_token_context, out);
+}
+
+static mr_status begin_handshake(socket_link *link, handshake_side side) {
+    socket_transport *transport = link->transport;
+    handshake_hello own = {.peer = transport->self};
+    bool proves = !address_is_unix(&link->address);
+    token token = {0};
+    if (proves) MR_TRY(rng_system_fill(own.nonce, sizeof own.nonce));
+    if (proves) MR_TRY(find_token(transport, &token));
+    link->handshake = xmalloc(sizeof *link->handshake);
+    handshake_init(link->handshake, side, &own, proves ? transport->hmac : NULL, &token, &link->address);
+    explicit_bzero(&token, sizeof token);
+    return MR_OK;
+}
+
+static void end_handshake(socket_link *link) {
+    if (link->handshake == NULL) return;
+    handshake_fini(link->handshake);
+    free(link->handshake);
+    link->handshake = NULL;
 }
 
 /* ---- Shm pipes. Without one the link uses the socket. */
@@ -172,7 +200,8 @@ mr_status socket_link_connect(socket_transport *transport, const address *addres
     MR_TRY(socket_create(address, &fd));
     FAILPOINT("stream.socket");
     socket_link *link = create(transport, fd, address, SOCKET_LINK_CONNECTING);
-    mr_status status = link_table_add(&transport->ids, link, &link->id);
+    mr_status status = begin_handshake(link, HANDSHAKE_INITIATOR);
+    if (status == MR_OK) status = link_table_add(&transport->ids, link, &link->id);
     if (status != MR_OK) {
         socket_link_end(link, status, "%s", mr_last_error());
         return status;
@@ -192,18 +221,9 @@ static void meet(socket_link *link, const peer *peer) {
     if (!address_is_local(&link->address)) link->peer.pid = 0;
 }
 
-static mr_status take_hello(socket_link *link, span head) {
-    FAILPOINT("stream.hello.received");
+static mr_status opened(socket_link *link) {
     socket_transport *transport = link->transport;
-    peer peer;
-    MR_TRY(handshake_hello_decode(head, &peer));
-    meet(link, &peer);
-    if (link->id.v == 0) {
-        stranger_leaves(link);
-        take_pipe(link);
-        MR_TRY(say_hello(link));
-        MR_TRY(link_table_add(&transport->ids, link, &link->id));
-    }
+    end_handshake(link);
     MR_TRY(use_pipe(link));
     link->state = SOCKET_LINK_OPEN;
     link->in.limits =
@@ -214,6 +234,35 @@ static mr_status take_hello(socket_link *link, span head) {
     FAILPOINT("stream.open");
     transport->events->on_open(transport->context, link->id, &link->peer);
     return MR_OK;
+}
+
+/* A stranger is not told where this process looks for a token. */
+static mr_status begin_answer(socket_link *link) {
+    if (begin_handshake(link, HANDSHAKE_ACCEPTOR) == MR_OK) return MR_OK;
+    return error_set(MR_DENIED, "the accepting process has no token (%s) of its deployment yet", TOKEN_VARIABLE);
+}
+
+static mr_status take_handshake(socket_link *link, const frame *frame) {
+    FAILPOINT("stream.hello.received");
+    handshake_answer answer;
+    bool accepts = link->id.v == 0;
+    if (link->handshake == NULL) MR_TRY(begin_answer(link));
+    MR_TRY(handshake_take(link->handshake, frame->kind, frame->head, &answer));
+    bool open = link->handshake->state == HANDSHAKE_OPEN;
+    if (open) meet(link, &link->handshake->peer);
+    if (open && accepts) {
+        stranger_leaves(link);
+        take_pipe(link);
+    }
+    if (answer.hello) MR_TRY(say_hello(link));
+    if (answer.proof) {
+        MR_TRY(append_frame(link, FRAME_PROOF, span_of(answer.bytes, sizeof answer.bytes)));
+        socket_link_io_write(link);
+        FAILPOINT("stream.proof.sent");
+    }
+    if (!open) return MR_OK;
+    if (accepts) MR_TRY(link_table_add(&link->transport->ids, link, &link->id));
+    return opened(link);
 }
 
 static mr_status take_bye(socket_link *link, span head) {
@@ -244,15 +293,15 @@ mr_status socket_link_take(socket_link *link, const frame *frame) {
         return MR_OK;
     }
     if (frame->kind == FRAME_BYE) return take_bye(link, frame->head);
-    if (frame->kind == FRAME_HELLO && !open) return take_hello(link, frame->head);
-    if (frame->kind == FRAME_PONG && open) return MR_OK;
-    if (frame->kind == FRAME_PING && open) {
+    if (!open) return take_handshake(link, frame);
+    if (frame->kind == FRAME_PONG) return MR_OK;
+    if (frame->kind == FRAME_PING) {
         FAILPOINT("stream.ping.received");
         link->pong_owed = true;
         socket_link_mark_dirty(link);
         return MR_OK;
     }
-    return error_set(MR_CORRUPT, "a %s frame %s HELLO", frame_kind_name(frame->kind), open ? "after" : "before");
+    return error_set(MR_CORRUPT, "a %s frame after the handshake", frame_kind_name(frame->kind));
 }
 
 /* ---- Sending. */
@@ -370,8 +419,10 @@ static void out_of_time(socket_link *link) {
                         write_queue_pending(&link->out));
     else
         socket_link_end(link, MR_TIMEOUT, "no %s at %s within %lld ms",
-                        link->state == SOCKET_LINK_HANDSHAKE ? "HELLO" : "connection", text,
-                        (long long)(link->transport->options.hello_timeout_us / 1000));
+                        link->state == SOCKET_LINK_CONNECTING                                   ? "connection"
+                        : link->handshake != NULL && link->handshake->state == HANDSHAKE_PROVES ? "PROOF"
+                                                                                                : "HELLO",
+                        text, (long long)(link->transport->options.hello_timeout_us / 1000));
 }
 
 void socket_link_timer(socket_link *link, int64_t now_us) {
@@ -446,6 +497,7 @@ static void finish(socket_link *link) {
     list_remove(&link->item);
     list_remove(&link->dirty);
     drop_pipe(link);
+    end_handshake(link);
     write_queue_fini(&link->out);
     frame_reader_fini(&link->in);
     if (link->poll_open)

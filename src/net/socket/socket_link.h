@@ -4,8 +4,8 @@
  *       └──────────────┴──────────┴──────────┴────────►
  *
  *   CONNECTING  connect(2) is in progress, or will be retried; accepted links begin with HANDSHAKE
- *   HANDSHAKE   the connecting side has sent HELLO and waits for the other's; the accepting side waits for the HELLO of
- *               the stranger
+ *   HANDSHAKE   the connecting side has sent HELLO; both sides exchange HELLO and, on tcp, proofs of the token
+ *               (handshake.h); for the accepting side the other one is a stranger
  *   OPEN        frames both ways, heartbeats
  *   CLOSING     close() was called: the queue is sent, then BYE; received bytes are discarded
  *   GONE        the socket is closed and the cause is known; socket_link_settle reports it and frees the link
@@ -16,6 +16,7 @@
 #include "net/heartbeat.h"
 #include "net/shm/shm_export.h"
 #include "net/socket/frame_reader.h"
+#include "net/socket/handshake.h"
 #include "net/socket/shm_pipe.h"
 #include "net/socket/socket.h"
 #include "net/socket/socket_internal.h"
@@ -57,10 +58,12 @@ typedef struct socket_link {
     frame_reader in;
     write_queue out;
     heartbeat beat;
+    handshake *handshake; /* owned; NULL: not begun, or over */
     peer peer;
     cause why;
 } socket_link;
 
+/* MR_NOT_FOUND, MR_DENIED: no token for a tcp address. */
 MR_MUST mr_status socket_link_connect(socket_transport *transport, const address *address, link_id *out);
 /* Accepts a stranger at `fd` (moved). Its errors are not reported. */
 void socket_link_accept(socket_transport *transport, int fd, const address *address);

@@ -234,7 +234,7 @@ static void lost(socket_link *link, int error) {
     if (link->state == SOCKET_LINK_CLOSING)
         socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
     else if (link->state == SOCKET_LINK_HANDSHAKE)
-        socket_link_end(link, MR_PEER_DIED, "the peer closed the connection before its HELLO: %s",
+        socket_link_end(link, MR_PEER_DIED, "the peer closed the connection before the end of the handshake: %s",
                         error == 0 ? "end of stream" : strerror(error));
     else if (error == 0)
         socket_link_end(link, MR_PEER_DIED, "lost '%s': its connection ended without a BYE", name);

@@ -25,8 +25,7 @@ static mr_status slot_open(void *self, const char *text, link_id *out) {
     address address;
     if (transport->closing) return error_set(MR_CLOSED, "cannot connect to '%s': this process is shutting down", text);
     MR_TRY(address_parse(text, &address));
-    if (!transport->options.beyond_this_machine && !address_is_local(&address))
-        return error_set(MR_DENIED, "'%s' is another machine, and tcp is not encrypted (beyond_this_machine)", text);
+    MR_TRY(address_check_local(&address, "connect to"));
     return socket_link_connect(transport, &address, out);
 }
 
@@ -242,6 +241,13 @@ mr_status socket_transport_open(event_loop *loop, const socket_transport_options
     return MR_OK;
 }
 
+mr_status socket_transport_load_hmac(socket_transport *transport) {
+    if (transport->options.find_token == NULL)
+        return error_set(MR_INVALID, "find_token of transport %llx is NULL: it has unix: addresses only",
+                         (unsigned long long)transport->self.process);
+    return transport->hmac != NULL ? MR_OK : hmac_open(&transport->hmac);
+}
+
 static void free_handle(uv_handle_t *handle) { free(handle); }
 
 void socket_transport_close(socket_transport *transport) {
@@ -265,16 +271,14 @@ void socket_transport_close(socket_transport *transport) {
     timer_heap_fini(&transport->timers);
     link_table_fini(&transport->ids);
     free(transport->spare);
+    hmac_close(transport->hmac);
     free(transport);
 }
 
 mr_status socket_transport_listen(socket_transport *transport, const char *text, char actual[ADDRESS_TEXT_MAX]) {
     address address;
     MR_TRY(address_parse(text, &address));
-    if (!transport->options.beyond_this_machine && !address_is_local(&address))
-        return error_set(MR_DENIED,
-                         "cannot listen on '%s': other machines could connect, and tcp is not encrypted; "
-                         "beyond_this_machine allows it",
-                         text);
+    MR_TRY(address_check_local(&address, "listen on"));
+    if (!address_is_unix(&address)) MR_TRY(socket_transport_load_hmac(transport));
     return listener_add(transport, &address, actual);
 }

@@ -1,7 +1,8 @@
 /* socket_transport.h — transport over tcp and unix sockets.
  *
  * Addresses are those of address.h. A link is one socket that carries frames (net/frame.h). It is open when both sides
- * have sent HELLO, which carries their identity and protocol version.
+ * have sent HELLO, which carries their identity and protocol version, and on tcp proved that they have the same token
+ * (handshake.h).
  *
  *   open()     CONNECTING ──► HANDSHAKE ──► OPEN ──► CLOSING ──► GONE
  *   accepted                  stranger  ──► OPEN     close()     on_closed
@@ -11,8 +12,8 @@
  *            Above send_high bytes reserve returns MR_BUSY until they are down to send_low.
  * Receiving  One read returns many frames; a body is read directly to the memory of on_body. A slow reader slows its
  *            sender down: nothing is queued on the receiving side.
- * Strangers  A peer that has not sent HELLO has a receive buffer of a few hundred bytes, no link id and a deadline; at
- *            most strangers_max of them exist; beyond that the oldest is closed.
+ * Strangers  A peer whose handshake is not over has a receive buffer of a few hundred bytes, no link id and a deadline;
+ *            at most strangers_max of them exist; beyond that the oldest is closed.
  * Death      a reset or an end without BYE is MR_PEER_DIED; silence is MR_TIMEOUT (net/heartbeat.h); bytes that are no
  *            frame are MR_CORRUPT, and the other side receives that cause; another version is MR_DENIED.
  * Closing    committed messages are sent, then BYE; linger_us bounds it. Nothing is delivered after close().
@@ -23,14 +24,15 @@
  *            The opener of such a link passes its export (net/shm/shm_export.h), if any, to the other side: messages
  *            may then refer to that memory.
  *
- * Access     unix sockets have mode 0600 and both sides compare user ids. tcp is for addresses of this machine only
- *            unless beyond_this_machine is set: there is no authentication and no encryption.
+ * Access     unix sockets have mode 0600 and both sides compare user ids. Both sides of a tcp link prove that they have
+ *            the deployment's token. tcp is for addresses of this machine only: nothing is encrypted.
  *
  * Threads    A transport belongs to the thread of its loop. Two transports in one loop or process share nothing.
  */
 #pragma once
 #include "net/event_loop.h"
 #include "net/socket/address.h"
+#include "net/socket/token.h"
 #include "net/transport.h"
 
 typedef struct socket_transport socket_transport;
@@ -38,16 +40,18 @@ typedef struct socket_transport socket_transport;
 typedef struct socket_transport_options { /* zero: the default of each field */
     uint64_t process;                     /* this process's id; 0: random */
     const char *name;                     /* shown to peers; borrowed for the call */
-    bool beyond_this_machine;             /* allows tcp addresses that are not loopback */
-    bool check_bodies;                    /* sends a checksum with every body; received checksums are always checked */
-    int64_t hello_timeout_us;             /* for connecting and HELLO together; 5 s */
-    int64_t linger_us;                    /* for sending pending bytes after close(); 2 s */
-    int64_t heartbeat_us;                 /* pause after which a silent peer is pinged; 100 ms; < 0: never */
-    uint32_t heartbeat_misses;            /* consecutive pings that may stay unanswered; 20 */
-    size_t send_high, send_low;           /* pending bytes of a link, including bodies; 1 MB, a quarter of it */
-    uint64_t body_max;                    /* larger bodies end the link with MR_TOO_LARGE without on_body; UINT64_MAX */
-    uint32_t strangers_max;               /* accepted connections without HELLO; 256 */
-    bool shares; /* unix sockets: bytes go through shared memory if both sides set this (shm_pipe.h) */
+    /* Finds the token of tcp links, when a link is opened or accepted; NULL: unix sockets only (token.h) */
+    mr_status (*find_token)(void *context, token *out);
+    void *find_token_context;
+    bool check_bodies;          /* sends a checksum with every body; received checksums are always checked */
+    int64_t hello_timeout_us;   /* for connecting and HELLO together; 5 s */
+    int64_t linger_us;          /* for sending pending bytes after close(); 2 s */
+    int64_t heartbeat_us;       /* pause after which a silent peer is pinged; 100 ms; < 0: never */
+    uint32_t heartbeat_misses;  /* consecutive pings that may stay unanswered; 20 */
+    size_t send_high, send_low; /* pending bytes of a link, including bodies; 1 MB, a quarter of it */
+    uint64_t body_max;          /* larger bodies end the link with MR_TOO_LARGE without on_body; UINT64_MAX */
+    uint32_t strangers_max;     /* accepted connections that are not open yet; 256 */
+    bool shares;                /* unix sockets: bytes go through shared memory if both sides set this (shm_pipe.h) */
     /* With `shares`: memory that processes to which this one opens links can read; borrowed. NULL: none. */
     struct shm_export *export;
 } socket_transport_options;
@@ -63,13 +67,14 @@ transport socket_transport_transport(socket_transport *socket_transport);
 uint64_t socket_transport_process(const socket_transport *transport);
 
 /* Accepts links at an address until socket_transport_close; `actual` (may be NULL) is the address with its real port.
- * MR_DENIED: other machines could reach it. MR_EXISTS: another process listens there. */
+ * MR_DENIED: other machines could reach it. MR_EXISTS: another process listens there. MR_NOT_FOUND: tcp needs OpenSSL.
+ * MR_INVALID: tcp needs find_token. */
 MR_MUST mr_status socket_transport_listen(socket_transport *transport, const char *address,
                                           char actual[ADDRESS_TEXT_MAX]);
 
 typedef struct socket_transport_stats {
     uint32_t links;             /* with an id: open, opening or closing */
-    uint32_t strangers;         /* accepted, without HELLO */
+    uint32_t strangers;         /* accepted, and not open yet */
     uint64_t accepted, refused; /* all strangers, and those that did not become links */
     uint64_t reads, writes;     /* system calls */
     uint64_t bytes_in, bytes_out;

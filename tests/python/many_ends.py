@@ -2,6 +2,7 @@
 Nothing may be left of any driver: no process, no socket, no file but logs. Prints the longest time until then; exit
 code 0: success."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -62,7 +63,8 @@ def end(process, folder, way):
     else:
         nodes = [pid for pid, is_node in processes(folder) if is_node]
         for pid in nodes:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a fork of the node that has ended since
+                os.kill(pid, signal.SIGKILL)
         process.send_signal(signal.SIGINT)  # otherwise the driver continues with another node
     return way
 

@@ -1,4 +1,4 @@
-/* ps_leave_test.c — ranks that leave the rounds of BSP and return, as processes: no rank waits for one that has
+/* ps_leave_test.c — ranks that leave and return, as processes, with every consistency: no rank waits for one that has
  * left, and each push is counted once. */
 #include <setjmp.h>
 #include <signal.h>
@@ -27,25 +27,30 @@ typedef struct part {
     bool leaves, dies; /* dies: ends without a message after it has left */
 } part;
 
-static mr_status open_sum(mr_ps *ps, mr_ps_table **sum) {
-    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
-    return mr_ps_table_create(ps, "sum", &options, PS_FIXTURE_PATIENCE_US, sum);
+/* Two tables with the same pushes; in a mixed deployment the second one has no rounds. */
+static mr_status open_sums(const part *part, mr_ps *ps, mr_ps_table *sums[2]) {
+    mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
+    MR_TRY(mr_ps_table_create(ps, "sum", &options, PS_FIXTURE_PATIENCE_US, &sums[0]));
+    if (part->fixture->mixed) options.consistency = "ssp:1";
+    return mr_ps_table_create(ps, "other", &options, PS_FIXTURE_PATIENCE_US, &sums[1]);
 }
 
 static bool goes_on(const part *part, uint64_t done) {
     return done < part->steps || __atomic_load_n(&part->fixture->progress[LEFT], __ATOMIC_ACQUIRE) < part->left;
 }
 
-/* Adds one in each step. */
-static mr_status train(const part *part, mr_ps *ps, mr_ps_table *sum) {
+/* Pulls, and adds one, in each step. */
+static mr_status train(const part *part, mr_ps *ps, mr_ps_table *sums[2]) {
     const uint64_t key = 7;
     const float one = 1;
+    float value;
     for (uint64_t done = 0, step; goes_on(part, done); done++) {
-        mr_ps_ticket ticket;
+        mr_ps_ticket tickets[2];
         MR_TRY(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
-        MR_TRY(mr_ps_push(sum, &key, 1, &one, NULL, NULL, &ticket));
+        for (int i = 0; i < 2; i++) MR_TRY(mr_ps_pull(sums[i], &key, 1, &value, NULL, NULL, NULL));
+        for (int i = 0; i < 2; i++) MR_TRY(mr_ps_push(sums[i], &key, 1, &one, NULL, NULL, &tickets[i]));
         MR_TRY(mr_ps_end(ps));
-        MR_TRY(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US));
+        for (int i = 0; i < 2; i++) MR_TRY(mr_ps_wait(ps, tickets[i], PS_FIXTURE_PATIENCE_US));
         __atomic_fetch_add(&part->fixture->progress[part->rank], 1, __ATOMIC_RELEASE);
     }
     return MR_OK;
@@ -54,10 +59,10 @@ static mr_status train(const part *part, mr_ps *ps, mr_ps_table *sum) {
 static int work(void *argument) {
     const part *part = argument;
     mr_ps *ps;
-    mr_ps_table *sum;
+    mr_ps_table *sums[2];
     TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
-    TEST_CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
-    mr_status status = train(part, ps, sum);
+    TEST_CHILD_CHECK(open_sums(part, ps, sums) == MR_OK);
+    mr_status status = train(part, ps, sums);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
     TEST_CHILD_CHECK(status == MR_OK);
     if (part->leaves) status = mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US);
@@ -66,28 +71,33 @@ static int work(void *argument) {
     if (part->leaves) TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_OK); /* the rank has left */
     if (part->leaves) __atomic_fetch_add(&part->fixture->progress[LEFT], 1, __ATOMIC_RELEASE);
     if (part->dies) kill(getpid(), SIGKILL);
-    mr_ps_table_free(sum);
+    for (int i = 0; i < 2; i++) mr_ps_table_free(sums[i]);
     mr_ps_close(ps);
     return 0;
 }
 
-/* Run by the last process: checks the values, and that this rank may not leave within a step. */
+/* Run by the last process: checks the values, and that this rank may not leave within a step. The last rank may not leave
+ * the rounds. */
 static int look(void *argument) {
     const part *part = argument;
     mr_ps *ps;
-    mr_ps_table *sum;
+    mr_ps_table *sums[2];
     uint64_t step;
     const uint64_t key = 7, *done = part->fixture->progress;
+    const bool rounds = part->fixture->consistency == MR_PS_BSP;
     float value = 0;
     TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
-    TEST_CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
-    TEST_CHILD_CHECK(mr_ps_leave(ps, MR_FOREVER) == MR_DENIED);
+    TEST_CHILD_CHECK(open_sums(part, ps, sums) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_leave(ps, MR_FOREVER) == (rounds ? MR_DENIED : MR_OK));
     TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step) == MR_OK);
     TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_DENIED); /* a step is open */
-    TEST_CHILD_CHECK(mr_ps_pull(sum, &key, 1, &value, NULL, NULL, NULL) == MR_OK);
-    if (value != (float)(done[0] + done[1])) fprintf(stderr, "%g of %d and %d\n", value, (int)done[0], (int)done[1]);
-    TEST_CHILD_CHECK(value == (float)(done[0] + done[1]));
-    mr_ps_table_free(sum);
+    for (int i = 0; i < 2; i++) {
+        TEST_CHILD_CHECK(mr_ps_pull(sums[i], &key, 1, &value, NULL, NULL, NULL) == MR_OK);
+        if (value != (float)(done[0] + done[1]))
+            fprintf(stderr, "%g of %d and %d\n", value, (int)done[0], (int)done[1]);
+        TEST_CHILD_CHECK(value == (float)(done[0] + done[1]));
+    }
+    for (int i = 0; i < 2; i++) mr_ps_table_free(sums[i]);
     mr_ps_close(ps);
     return 0;
 }
@@ -98,8 +108,9 @@ static void begin(ps_fixture *fixture) {
     for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
-static void ranks_leave_and_come_back(void **state) {
-    ps_fixture fixture = {.servers = 2, .workers = 2, .slots = 4, .copies = 2, .consistency = MR_PS_BSP};
+static void leave_and_come_back(mr_ps_consistency consistency, bool mixed) {
+    ps_fixture fixture = {
+        .servers = 2, .workers = 2, .slots = 4, .copies = 2, .consistency = consistency, .mixed = mixed};
     begin(&fixture);
     part stays = {.fixture = &fixture, .rank = 0, .steps = ALONE, .left = 2};
     part goes = {.fixture = &fixture, .rank = 1, .steps = FIRST, .leaves = true, .dies = true};
@@ -120,27 +131,17 @@ static void ranks_leave_and_come_back(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-static int leave_at_once(void *argument) {
-    const part *part = argument;
-    mr_ps *ps;
-    TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
-    TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_INVALID);
-    mr_ps_close(ps);
-    return 0;
-}
-
-static void without_rounds_no_rank_leaves(void **state) {
-    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 1, .copies = 1, .consistency = MR_PS_ASP};
-    begin(&fixture);
-    part part = {.fixture = &fixture};
-    assert_int_equal(test_child_run(leave_at_once, &part, PATIENCE_MS), 0);
-    assert_true(ps_fixture_fini(&fixture));
-}
+static void ranks_leave_the_rounds_and_come_back(void **state) { leave_and_come_back(MR_PS_BSP, false); }
+static void ranks_leave_with_a_bound_and_come_back(void **state) { leave_and_come_back(MR_PS_SSP, false); }
+static void ranks_leave_without_a_bound_and_come_back(void **state) { leave_and_come_back(MR_PS_ASP, false); }
+static void ranks_leave_a_mixed_deployment_and_come_back(void **state) { leave_and_come_back(MR_PS_BSP, true); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_leave_and_come_back),
-        cmocka_unit_test(without_rounds_no_rank_leaves),
+        cmocka_unit_test(ranks_leave_the_rounds_and_come_back),
+        cmocka_unit_test(ranks_leave_with_a_bound_and_come_back),
+        cmocka_unit_test(ranks_leave_without_a_bound_and_come_back),
+        cmocka_unit_test(ranks_leave_a_mixed_deployment_and_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

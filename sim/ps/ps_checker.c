@@ -167,6 +167,9 @@ static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t f
 /* The entry has the next items of a step, as many as its seq implies, or is the end-of-step when no item is left. */
 static bool follows(ps_checker *checker, uint32_t slot, const replica_log_entry *entry, uint64_t last) {
     uint64_t step = seq_ended(last) + 1;
+    if (seq_is_left(entry->name))
+        return (seq_is_left(last) || entry->name == seq_left(step - 1)) && entry->payload.size == 0;
+    if (seq_is_left(last) && seq_step(entry->name) > step) step = seq_step(entry->name);
     if (seq_step(entry->name) > step) {
         if (!passes(checker, slot, entry->rank, step, seq_step(entry->name))) return false;
         step = seq_step(entry->name);
@@ -326,7 +329,7 @@ static void check_own(ps_checker *checker, const ps_session *session, uint32_t r
     double items[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH];
     const ps_event *event = &checker->histories[slot].events[lsn - 1];
     uint64_t step = seq_step(event->name);
-    if (event->name == seq_tick(step)) return;
+    if (event->name == seq_tick(step) || seq_is_left(event->name)) return;
     uint32_t had = ps_items_had(last_name(checker, slot, lsn - 1, rank), step);
     size_t size = ps_batch(rank, step, slot, session->term, had + 1, ps_items_had(event->name, step), items);
     if (event->entry != XXH3_64bits(items, size))
@@ -374,8 +377,8 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
 
 static void check_bound(ps_checker *checker, uint32_t slot, uint64_t lsn, uint64_t step, uint32_t bound) {
     for (uint32_t i = 0; i < checker->rank_count; i++) {
-        uint64_t ended = seq_ended(last_name(checker, slot, lsn, i));
-        if (ended + bound < step)
+        uint64_t name = last_name(checker, slot, lsn, i), ended = seq_ended(name);
+        if (ended + bound < step && !seq_is_left(name))
             sim_violation(checker->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, i,
                           (int)ended);
     }
@@ -584,7 +587,7 @@ void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
         for (uint32_t slot = 0; slot < checker->value_slots; slot++) {
             uint64_t name = last_name(checker, slot, cut_of(checker, slot, checkpoint), rank),
                      first = last_name(checker, 0, cut_of(checker, 0, checkpoint), rank);
-            if (name != first || (name != 0 && name != seq_tick(seq_step(name))))
+            if (name != first || (name != 0 && name != seq_tick(seq_step(name)) && !seq_is_left(name)))
                 sim_violation(checker->sim,
                               "checkpoint %d is not exact: rank %u is at %" PRIx64 " in slot %u, at %" PRIx64 " in 0",
                               (int)checkpoint, rank, name, slot, first);
@@ -616,11 +619,12 @@ static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t 
     ps_checker_history *history = &checker->histories[slot];
     while (history->contribution_count != 0 && history->contributions[history->contribution_count - 1].at >= cut)
         history->contribution_count--;
-    uint64_t least = UINT64_MAX;
+    uint64_t least = UINT64_MAX, left = UINT64_MAX;
     for (uint32_t i = 0; i < before; i++) {
-        uint64_t ended = seq_ended(last_name(checker, slot, cut, i));
-        if (ended < least) least = ended;
+        uint64_t name = last_name(checker, slot, cut, i), *lowest = seq_is_left(name) ? &left : &least;
+        if (seq_ended(name) < *lowest) *lowest = seq_ended(name);
     }
+    if (least == UINT64_MAX) least = left;
     uint32_t ranks = map->rank_count;
     if (before >= ranks) return;
     size_t count = history->contribution_count + ranks - before;

@@ -43,6 +43,8 @@ struct ps_cluster {
     uint32_t value_slots;              /* with rounds, one more slot is the round state */
     uint32_t items;                    /* per push; pushed one by one or as batches */
     double order_chance;               /* probability that a rank joins or leaves at the end of a step */
+    double leave_chance;               /* outside rounds: probability that a rank leaves at the end of a step */
+    uint32_t quits;                    /* outside rounds: one bit per rank that leaves for good in the middle */
     double fresh_chance;               /* probability that a pull must be fresh */
     uint64_t rank_bytes, link_bytes;   /* credit; 0: no bound */
     uint32_t pulls_max;                /* pulls of a rank in flight; 0: no bound */

@@ -48,7 +48,8 @@ void ps_history_pulled(ps_history *history, size_t pull, uint64_t lsn, int64_t n
 /* ---- The check. */
 
 static bool changes(const ps_event *event) {
-    return event->kind == REPLICA_LOG_PUSH && event->name != seq_tick(seq_step(event->name));
+    return event->kind == REPLICA_LOG_PUSH && event->name != seq_tick(seq_step(event->name)) &&
+           !seq_is_left(event->name);
 }
 
 /* The version after each entry; versions[0] is before all entries. The caller frees the array. */

@@ -7,14 +7,18 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/mutation.h"
+#include "ps/quiesce_client.h"
 #include "sim/ps/ps_order_checker.h"
 
 #define PEEK_US INT64_C(25000)
+#define AWAY_US INT64_C(800000)
 
 typedef struct training {
     ps_session session;
     bool begun, pulling, done;
     bool out;                    /* BSP: the rank is not in this round */
+    bool away;                   /* outside rounds: the rank has pushed that it leaves */
+    bool returns;                /* it asks where the others are */
     bool asked;                  /* an idle rank has requested the members of the round */
     uint64_t round;              /* next round to which an idle rank adds an empty contribution */
     size_t kept;                 /* unacknowledged pushes */
@@ -52,6 +56,10 @@ static bool has_rounds(const ps_rank *rank, uint32_t slot) { return cluster_map_
 static bool is_idle(const ps_rank *rank) { return (rank->process->cluster->idle >> rank->id & 1) != 0; }
 static bool minds(const ps_rank *rank, uint32_t slot) { return !is_idle(rank) || !has_rounds(rank, slot); }
 
+static bool quits(const ps_rank *rank) {
+    return !in_rounds(rank) && (rank->process->cluster->quits >> rank->id & 1) != 0;
+}
+
 /* In seqs, steps count from 1. Rounds, versions, and the steps of ranks in rounds count from 0. */
 static uint64_t ended(const ps_rank *rank) { return in_rounds(rank) ? rank->training.step : rank->training.step - 1; }
 static uint64_t named(const ps_rank *rank) { return ended(rank) + 1; }
@@ -59,8 +67,12 @@ static uint64_t named(const ps_rank *rank) { return ended(rank) + 1; }
 static void on_ready(void *context) {
     ps_rank *rank = context;
     training *training = &rank->training;
-    uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
+    uint64_t lowest = UINT64_MAX, round = UINT64_MAX, front = 0;
+    uint32_t left_count = 0;
     for (uint32_t i = 0; i < rank->process->cluster->slot_count; i++) {
+        bool left = !has_rounds(rank, i) && seq_is_left(rank_clock(rank->rank, i));
+        left_count += left;
+        if (left && rank_version(rank->rank, i) + 1 > front) front = rank_version(rank->rank, i) + 1;
         uint64_t here =
             has_rounds(rank, i) ? rank_version(rank->rank, i) : seq_ended(rank_clock(rank->rank, i)) + !in_rounds(rank);
         if (here < lowest) lowest = here;
@@ -69,6 +81,13 @@ static void on_ready(void *context) {
     for (uint32_t i = 0; i < rank->process->cluster->slot_count; i++)
         training->session.clock[i] = training->last[i] = rank_clock(rank->rank, i);
     training->begun = true;
+    training->away = quits(rank) ? left_count == rank->process->cluster->slot_count : left_count != 0;
+    if (training->away && training->returns && front > lowest) {
+        sim_count(rank->process->cluster->sim, "steps passed by", front - lowest);
+        lowest = front;
+    }
+    training->away = training->away && !training->returns;
+    training->returns = false;
     training->step = training->since = lowest;
     training->round = round;
     sim_note(rank->process->cluster->sim, rank->process->node, "resumes rank %u at step %d", rank->id, (int)lowest);
@@ -337,7 +356,10 @@ static void think_again(ps_rank *rank) {
         rank_order(rank->rank, rank->training.out ? REPLICA_LOG_JOIN : REPLICA_LOG_LEAVE);
 }
 
+/* Outside rounds some ranks leave for good after a step of their own. */
 static uint64_t last_step(const ps_rank *rank) {
+    const ps_cluster *cluster = rank->process->cluster;
+    if (quits(rank)) return 1 + stable_hash2(cluster->quits, rank->id) % cluster->steps;
     return in_rounds(rank) ? rank->process->cluster->steps - 1 : rank->process->cluster->steps;
 }
 
@@ -398,10 +420,41 @@ static bool is_fed(ps_rank *rank) {
     return true;
 }
 
+/* Pushes to every slot that the rank has left, after its last step. */
+static void leave(ps_rank *rank) {
+    rank->training.away = true;
+    sim_count(rank->process->cluster->sim, "ranks that leave", 1);
+    for (uint32_t i = 0; i < rank->process->cluster->slot_count; i++) push(rank, i, seq_left(ended(rank)), (span){0});
+    flush(rank);
+}
+
+/* Leaves for a while, or for good. True: the rank is away. */
+static bool is_away(ps_rank *rank) {
+    training *training = &rank->training;
+    const ps_cluster *cluster = rank->process->cluster;
+    if (in_rounds(rank) || training->pulling || training->kept != 0) return training->away;
+    if (!training->away && quits(rank) && training->step > last_step(rank)) leave(rank);
+    if (now_of(rank) < training->next_us) return training->away;
+    if (!training->away && training->step > training->since && training->step <= last_step(rank) &&
+        cluster->leave_chance != 0 && rng_chance(rank->env->rng, cluster->leave_chance)) {
+        leave(rank);
+        training->next_us = now_of(rank) + rng_between(rank->env->rng, 0, AWAY_US);
+    } else if (training->away && training->step <= last_step(rank)) {
+        training->begun = false;
+        training->returns = true;
+        rank_sync(rank->rank);
+    }
+    return training->away;
+}
+
 /* The state machine of a rank: pull, push, wait. */
 static void train(ps_rank *rank) {
     training *training = &rank->training;
     if (!training->begun || training->done) return;
+    if (is_away(rank) && training->step <= last_step(rank)) {
+        if (now_of(rank) >= training->next_us) training->next_us = now_of(rank) + PEEK_US;
+        return;
+    }
     ask_round(rank);
     if (training->pulling && training->missing == 0 && training->peeks) {
         training->pulling = training->peeks = false;
@@ -413,7 +466,7 @@ static void train(ps_rank *rank) {
     }
     if (training->step > last_step(rank)) {
         bool owes = is_idle(rank) && training->round < training->step;
-        training->done = rank->training.kept == 0 && !owes;
+        training->done = rank->training.kept == 0 && !owes && (!quits(rank) || training->away);
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement sets the next time */
     } else if (!training->pulling && now_of(rank) >= training->next_us && rests(rank, training->step - 1)) {
         training->next_us = now_of(rank) + PEEK_US;
@@ -495,6 +548,7 @@ bool ps_rank_stands(const ps_rank *rank, uint64_t *step) {
     const training *training = &rank->training;
     bool in_step = training->pulling && !training->peeks;
     *step = !training->begun ? 0 : in_step ? training->step : training->step - 1;
+    if (training->begun && training->away) *step = QUIESCE_CLIENT_LEFT;
     return training->begun && !in_step && rank->training.kept == 0;
 }
 

@@ -39,6 +39,7 @@ enum {
     PAUSE_STREAM = 17,
     AWAY_STREAM = 18,
     SAVE_STREAM = 19,
+    LEAVE_STREAM = 20,
     FED_STEPS_MAX = 20,
     MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
@@ -284,6 +285,11 @@ static void draw(ps_cluster *cluster, rng *rng) {
     own = sim_fork_rng(cluster->sim, PAUSE_STREAM);
     if (cluster->keeps && !ps_has_rounds(cluster) && rng_chance(&own, 0.5))
         cluster->pause_us = rng_between(&own, PAUSE_LEAST_US, CHECKPOINTER_PATIENCE_US);
+    own = sim_fork_rng(cluster->sim, LEAVE_STREAM);
+    if (!ps_has_rounds(cluster) && !cluster->fed && rng_chance(&own, 0.4)) {
+        cluster->leave_chance = rng_chance(&own, 0.7) ? 0.2 : 0;
+        cluster->quits = (uint32_t)rng_next(&own);
+    }
     own = sim_fork_rng(cluster->sim, LOSS_STREAM);
     if (cluster->keeps && !cluster->fed && rng_chance(&own, 0.3))
         cluster->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
@@ -387,6 +393,7 @@ static const scenario_mutation mutations[] = {
     {"any-order", "a round adds contributions in order of arrival", 500},
     {"any-version", "a BSP pull is answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
+    {"stays-counted", "SSP pulls wait for ranks that have left", 100},
     {"no-bound", "SSP pulls ignore the staleness bound", 100},
     {"ledger-first", "a rank ends a round before slots without rounds have its pushes of that step", 1000},
     {"mark-early", "slots without rounds are cut before those that have rounds", 1000},

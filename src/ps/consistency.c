@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/mutation.h"
 
 bool consistency_parse(const char *text, consistency *out) {
     *out = (consistency){CONSISTENCY_ASP, 0};
@@ -28,10 +29,10 @@ void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]) {
         snprintf(out, CONSISTENCY_TEXT, "%s", names[consistency.kind]);
 }
 
-/* The last step that every rank has ended. */
-static uint64_t slowest(const uint64_t *names, size_t rank_count) {
+uint64_t consistency_slowest(const uint64_t *names, size_t rank_count) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < rank_count; i++) {
+        if (seq_is_left(names[i]) && !MUTATED("stays-counted")) continue;
         uint64_t ended = seq_ended(names[i]);
         if (ended < least) least = ended;
     }
@@ -50,7 +51,7 @@ consistency_verdict consistency_judge(bool rounds, consistency_state *state, con
     MR_ASSERT(pull->rank < state->rank_count);
     if (state->names[pull->rank] < pull->name || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
     if (pull->step == 0) return CONSISTENCY_NOW;
-    if (!state->counted) state->slowest = slowest(state->names, state->rank_count);
+    if (!state->counted) state->slowest = consistency_slowest(state->names, state->rank_count);
     state->counted = true;
     return state->slowest >= pull->step ? CONSISTENCY_NOW : CONSISTENCY_WAIT;
 }

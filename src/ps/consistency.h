@@ -7,6 +7,10 @@
  *   SSP  when the slowest rank has ended the step `step - bound`, for a rank that has ended `step` itself
  *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
  *
+ * A rank that has left pushes the first seq of its next step, which no push of a step has (seq_left): SSP does not wait
+ * for it. Its next push of any step counts it again. So leaving is a push like any other: it is acknowledged,
+ * replicated, and part of a checkpoint.
+ *
  * Except in BSP the answer must also include what the requester knows: its own last acknowledged seq, and the last lsn
  * in an answer to it. So no rank gets an older state than it has seen.
  *
@@ -49,6 +53,13 @@ static inline uint64_t seq_step(uint64_t name) { return name >> SEQ_PART_BITS; }
 static inline uint64_t seq_ended(uint64_t name) {
     return (name & SEQ_TICK) == SEQ_TICK ? seq_step(name) : seq_step(name) == 0 ? 0 : seq_step(name) - 1;
 }
+
+/* The seq with which a rank leaves after this step. */
+static inline uint64_t seq_left(uint64_t step) { return seq_of(step + 1, 0); }
+static inline bool seq_is_left(uint64_t name) { return name != 0 && (name & SEQ_TICK) == 0; }
+
+/* The last step that every rank has ended that has not left; UINT64_MAX: all have left. */
+uint64_t consistency_slowest(const uint64_t *names, size_t rank_count);
 
 typedef struct consistency_state { /* applied state of a slot */
     const uint64_t *names;         /* vector clock, by rank; not for BSP */

@@ -79,6 +79,21 @@ static void rounds_name_their_version(void **state) {
     assert_int_equal(judge(CONSISTENCY_BSP, 0, (consistency_pull){.step = 4}), CONSISTENCY_NEVER);
 }
 
+/* A rank that has left holds nobody up; its next push of any step counts it again. */
+static void a_rank_that_has_left_is_not_waited_for(void **state) {
+    uint64_t names[] = {seq_tick(9), seq_left(2), seq_tick(8)};
+    consistency_state bound = {.names = names, .rank_count = 3};
+    const consistency_pull pull = {.rank = 0, .step = 8};
+    assert_true(seq_left(2) > seq_tick(2) && seq_left(2) < seq_of(3, 1) && seq_ended(seq_left(2)) == 2);
+    assert_true(seq_is_left(seq_left(0)) && !seq_is_left(0) && !seq_is_left(seq_tick(2)) && !seq_is_left(seq_of(3, 1)));
+    assert_int_equal(consistency_judge(false, &bound, &pull), CONSISTENCY_NOW);
+    names[1] = seq_of(7, 1); /* the rank has returned behind step 6 */
+    bound.counted = false;
+    assert_int_equal(consistency_judge(false, &bound, &pull), CONSISTENCY_WAIT);
+    const uint64_t all[] = {seq_left(3), seq_left(4)};
+    assert_true(consistency_slowest(all, 2) == UINT64_MAX && consistency_slowest(names, 3) == 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_grow_and_end_steps),
@@ -87,6 +102,7 @@ int main(void) {
         cmocka_unit_test(rounds_name_their_version),
         cmocka_unit_test(texts),
         cmocka_unit_test(a_pull_says_what_it_needs),
+        cmocka_unit_test(a_rank_that_has_left_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

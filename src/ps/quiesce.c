@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/binary_search.h"
+#include "ps/quiesce_client.h"
 
 void quiesce_fini(quiesce *quiesce) {
     free(quiesce->ranks);
@@ -46,6 +47,7 @@ void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *
     quiesce_rank *rank = &quiesce->ranks[message->rank];
     if (message->commit < rank->term) return;
     *rank = (quiesce_rank){message->commit, message->lsn, message->status == SLOT_MESSAGE_OK};
+    if (message->lsn == QUIESCE_CLIENT_LEFT) return;
     if (message->lsn > quiesce->latest) quiesce->latest = message->lsn;
     uint64_t floor = floor_of(map, message->lsn);
     if (floor > quiesce->floor) quiesce->floor = floor;
@@ -78,7 +80,9 @@ bool quiesce_has_ranks(const cluster_map *map, quiesce_workers workers) {
 }
 
 void quiesce_check(const quiesce *quiesce) {
-    MR_ASSERT(quiesce->number != 0 || (quiesce->ranks == NULL && quiesce->rank_count == 0));                 /* 1 */
-    MR_ASSERT(quiesce->floor <= quiesce->latest);                                                            /* 2 */
-    for (uint32_t i = 0; i < quiesce->rank_count; i++) MR_ASSERT(quiesce->ranks[i].step <= quiesce->latest); /* 2 */
+    MR_ASSERT(quiesce->number != 0 || (quiesce->ranks == NULL && quiesce->rank_count == 0)); /* 1 */
+    MR_ASSERT(quiesce->floor <= quiesce->latest);                                            /* 2 */
+    /* 2 */
+    for (uint32_t i = 0; i < quiesce->rank_count; i++)
+        MR_ASSERT(quiesce->ranks[i].step <= quiesce->latest || quiesce->ranks[i].step == QUIESCE_CLIENT_LEFT);
 }

@@ -19,7 +19,7 @@
  *
  * Invariants (quiesce_check)
  *   1  Without a pause there is no table of ranks.
- *   2  No rank is in a later step than `latest`, and `floor` is not later either.
+ *   2  No rank that has not left is in a later step than `latest`, and `floor` is not later either.
  *
  * Pure. */
 #pragma once
@@ -27,7 +27,7 @@
 
 typedef struct quiesce_rank {
     uint64_t term; /* term that sent the report below; 0: no report */
-    uint64_t step; /* the last ended step, or the current one if not `still` */
+    uint64_t step; /* the last ended step, or the current one if not `still`; QUIESCE_CLIENT_LEFT: the rank has left */
     bool still;
 } quiesce_rank;
 

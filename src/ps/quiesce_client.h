@@ -17,6 +17,8 @@
 
 #define QUIESCE_CLIENT_LEASE_US INT64_C(500000)
 #define QUIESCE_CLIENT_MOST_US  INT64_C(20000000)
+/* as the last ended step of a rank: it has left (consistency.h), and no rank waits for a step of it */
+#define QUIESCE_CLIENT_LEFT UINT64_MAX
 
 typedef struct quiesce_client { /* ready when zero-initialized */
     uint64_t number;            /* number of the pause; 0: none, ranks train */

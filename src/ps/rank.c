@@ -89,6 +89,20 @@ void rank_order(rank *rank, replica_log_kind kind) {
 
 void rank_flush(rank *rank) { batcher_flush(rank->batcher); }
 
+void rank_sync(rank *rank) {
+    MR_ASSERT(rank->ready);
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        rank_lane *lane = &rank->lanes[rank->touched[i]];
+        MR_ASSERT(lane->count == 0 && lane->pull == PULL_NONE);
+        lane->known = false;
+    }
+    rank->known = 0;
+    rank->ready = false;
+    rank_ask_again(rank);
+    batcher_flush(rank->batcher);
+    CHECK_INVARIANTS(rank->touch_count, rank_check(rank));
+}
+
 /* ---- Answers. */
 
 /* Stores the bytes that this rank may have in flight to a server. */
@@ -101,6 +115,8 @@ static void take_grant(rank *rank, const slot_message_head *from, uint64_t grant
 static void take_clock(rank *rank, rank_lane *lane, const slot_message_head *from, const slot_message *message) {
     if (message->status == SLOT_MESSAGE_OK) take_grant(rank, from, message->prev);
     if (message->status != SLOT_MESSAGE_OK || lane->known || message->commit != rank->term) return;
+    bool rounds = rank_in_rounds(rank, message->slot);
+    if (rounds ? message->lsn < lane->version : message->name < lane->acknowledged) return; /* before rank_sync */
     lane->known = true;
     lane->clock = lane->last = lane->acknowledged = message->name;
     lane->version = message->lsn;

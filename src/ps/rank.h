@@ -3,7 +3,8 @@
  *                 cluster map   CLOCK of every slot it uses
  *   (created) ─────────► asking ───────────────────────► ready: pushes and pulls
  *                          ▲                               │
- *                          └─── another generation: over ──┘
+ *                          ├─── another generation: over ──┤
+ *                          └─── rank_sync ─────────────────┘
  *
  * A push is kept, unchanged, until it is acknowledged; a push that is lost, refused or sent to the wrong server is
  * sent again, in order, after the next cluster map or the next tick. Each term of a rank first asks every slot for the
@@ -90,8 +91,12 @@ int64_t rank_next_us(const rank *rank);
 void rank_tick(rank *rank, int64_t now_us);
 
 const cluster_map *rank_map(const rank *rank);
-uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last seq that is known to be applied */
-uint64_t rank_version(const rank *rank, uint32_t slot); /* version of the slot in CLOCK */
+uint64_t rank_clock(const rank *rank, uint32_t slot); /* the last seq that is known to be applied */
+/* version of the slot in CLOCK; without rounds, of a rank that has left: the step behind which it returns */
+uint64_t rank_version(const rank *rank, uint32_t slot);
+/* Asks all slots for the rank's position once more: on_ready is called again. Nothing may be unacknowledged or
+ * unanswered. For a rank that has left (consistency.h), since the others have gone on. */
+void rank_sync(rank *rank);
 
 /* Pushes a payload to a slot. Seqs of one slot grow, with any gaps: several pushes in one payload have the seq of the
  * last. A seq that the clock has already passed is still sent, and acknowledged. So a process that repeats a step may

@@ -32,7 +32,8 @@ typedef struct rank_agent_options {
      * enrols once more, above that incarnation (cluster/incarnation.h), and begins again. Not called for a process
      * that was accepted and then replaced. May be NULL. */
     void (*on_replaced)(void *context, uint64_t incarnation);
-    /* True: this rank has ended *step (steps count from 1), and all of the step is acknowledged. False: the rank is
+    /* True: this rank has ended *step (steps count from 1; QUIESCE_CLIENT_LEFT: the rank has left), and all of the step
+     * is acknowledged. False: the rank is
      * in *step. NULL: this worker ignores pauses. */
     bool (*stands)(void *context, uint32_t rank, uint64_t *step);
     void *context;

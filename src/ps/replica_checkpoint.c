@@ -29,8 +29,10 @@ void replica_drop_cut(replica *replica) {
  * rank is in the middle of a step. Slots with rounds are cut at one version and have a constant. */
 static uint64_t clock_of(const replica *replica) {
     if (replica->consistency.kind == CONSISTENCY_BSP) return CLOCK_OF_ROUNDS;
-    for (uint32_t i = 0; i < replica->rank_count; i++)
-        if (replica->names[i] != 0 && replica->names[i] != seq_tick(seq_step(replica->names[i]))) return 0;
+    for (uint32_t i = 0; i < replica->rank_count; i++) {
+        uint64_t name = replica->names[i];
+        if (name != 0 && name != seq_tick(seq_step(name)) && !seq_is_left(name)) return 0;
+    }
     return XXH3_64bits(replica->names, replica->rank_count * sizeof *replica->names) | 1;
 }
 

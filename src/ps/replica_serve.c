@@ -92,6 +92,14 @@ void replica_take_push(replica *replica, const slot_message *message, shared_byt
     }
 }
 
+/* For a rank that has left: the last step that all others have ended, behind which it returns. */
+static uint64_t front_of(const replica *replica, uint32_t rank) {
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    if (rounds || !seq_is_left(replica->names[rank])) return replica->version;
+    uint64_t slowest = consistency_slowest(replica->names, replica->rank_count);
+    return slowest == UINT64_MAX ? 0 : slowest;
+}
+
 /* LATER while the log has an entry of an earlier term, which the requester would take for its own. */
 void replica_take_hello(replica *replica, const slot_message *message) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && message->rank < replica->rank_count);
@@ -99,7 +107,7 @@ void replica_take_hello(replica *replica, const slot_message *message) {
     bool rests = replica->logged[message->rank] == name || MUTATED("early-clock");
     replica_reply(replica, message->rank, SLOT_MESSAGE_CLOCK, rests ? SLOT_MESSAGE_OK : SLOT_MESSAGE_LATER,
                   &(struct slot_message){.name = name,
-                                         .lsn = replica->version,
+                                         .lsn = front_of(replica, message->rank),
                                          .commit = message->commit,
                                          .prev = credit_grant(replica->host->credit)});
 }

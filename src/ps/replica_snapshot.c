@@ -13,8 +13,8 @@
  *            4 4    number of seqs, bytes of the state before the values and their size
  *            …      state
  *
- * A snapshot may be read by a table of another number of ranks: new ranks begin at the slowest rank's step, as if they
- * had ended all its steps; in BSP the round begins again, with the members that the cluster map names. Pushes of
+ * A snapshot may be read by a table of another number of ranks: new ranks begin at the step of the slowest rank that
+ * has not left, as if they had ended all its steps; in BSP the round begins again, with the members that the cluster map names. Pushes of
  * removed ranks stay in the values: without rounds the seqs of those ranks are kept, and written again, so that no
  * push is applied twice if a later table has the ranks again. Ranks are numbered from 0: a table with new ranks
  * removes none. */
@@ -81,14 +81,16 @@ static void count_names(replica *replica, uint32_t ranks) {
 /* The seqs at the round state are order numbers, which begin with the term (rank.h). Another generation begins them
  * anew: no earlier order is repeated, and terms of a metadata store that lost its disk may be lower. */
 static void read_names(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
-    uint64_t least = UINT64_MAX;
+    uint64_t least = UINT64_MAX, left = UINT64_MAX;
     bool forgets = resumes && replica_is_round_state(replica) && !MUTATED("keeps-orders");
     count_names(replica, ranks);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t name = reader_u64(reader);
-        if (seq_ended(name) < least) least = seq_ended(name);
+        uint64_t *lowest = seq_is_left(name) ? &left : &least;
+        if (seq_ended(name) < *lowest) *lowest = seq_ended(name);
         if (i < replica->name_count) replica->names[i] = forgets ? 0 : name;
     }
+    if (least == UINT64_MAX) least = left;
     bool begins = replica->consistency.kind != CONSISTENCY_BSP && ranks != 0 && least != 0;
     for (uint32_t i = ranks; i < replica->rank_count; i++) replica->names[i] = begins ? seq_tick(least) : 0;
 }

@@ -21,8 +21,9 @@
  *   PULLED    replica → rank      status of request `commit`, the values at `lsn`, version `name`; GONE: `name` is the
  *                                 current version
  *   HELLO     rank → head         asks for the rank's position, in the term `commit`
- *   CLOCK     head → rank         the rank's last applied seq; version `lsn`; of the term `commit`; the rank may have
- *                                 `prev` bytes in flight
+ *   CLOCK     head → rank         the rank's last applied seq; version `lsn`, or without rounds, for a rank that has
+ *                                 left, the last step that all others have ended; of the term `commit`; the rank may
+ *                                 have `prev` bytes in flight
  *   ENTRY     member → successor  the log entry `lsn`; `commit`: lsn up to which the sender knows entries as committed
  *   LEVEL     successor → member  the successor has all entries up to `lsn` of this chain_epoch, and room for `prev`
  *                                 bytes after it; `commit` as in ENTRY. LATER: it had no room for an entry. GONE: it
@@ -64,7 +65,7 @@
  *   PAUSE     controller → worker  for the checkpoint `name`: each rank of the worker ends the step that it is in, and
  *                                 all steps up to `lsn`, and begins no other; GONE: the pause is over
  *   PAUSED    worker → controller  for `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
- *                                 acknowledged; LATER: the rank is in that step; GONE: the worker knows a later pause,
+ *                                 acknowledged; all bits of `lsn` set: it has left; LATER: the rank is in that step; GONE: the worker knows a later pause,
  *                                 `prev`
  *   REPLACED  controller → process  a later process of the same number exists, of incarnation `name`; messages of the
  *                                 receiver are ignored

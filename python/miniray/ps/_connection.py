@@ -142,9 +142,9 @@ class Connection:
         self._native.settle(self._patience(timeout))
 
     def leave(self, timeout: float | None = None) -> None:
-        """Leaves the rounds of BSP: later rounds do not wait for this rank, so that it may end before the others.
+        """Leaves: no rank waits for this one any more, in BSP or SSP, so that it may end before the others.
 
-        No step may be open. A later `begin`, of this process or another one of the rank, joins again."""
+        No step may be open. A later `begin`, of this process or another one of the rank, returns."""
         self._native.leave(self._patience(timeout))
 
     def steps(self, count: int | None = None) -> Iterator[int]:

@@ -61,8 +61,7 @@ class Dataset:
         """The batches of this worker's steps, each begun before and ended after the body of the loop.
 
         When all items of this number of epochs are assigned, the worker hands back the items that it has claimed beyond
-        them and, in BSP, leaves the rounds, since other ranks may have some steps left; the last worker stays in the
-        rounds. After a StaleError in the body, `continue` goes on with the step that is due.
+        them and leaves, since other ranks may have some steps left; in BSP the last worker stays in the rounds. After a StaleError in the body, `continue` goes on with the step that is due.
         """
         epochs = None if epochs is None else _table_options.whole("epochs", epochs, _ITEMS_MOST)
         while True:
@@ -82,15 +81,12 @@ class Dataset:
                 pass  # begin() returns the step that is due
 
     def leave(self, timeout: float | None = None) -> None:
-        """Hands back the items that are claimed for later steps, and leaves the rounds of BSP: for a worker that ends while
-        others continue. No step may be open."""
+        """Hands back the items that are claimed for later steps, and leaves (`Connection.leave`): for a worker that ends
+        while others continue. No step may be open."""
         patience = self._connection._patience(timeout)
-        if self._connection.consistency == "bsp":
-            try:
-                self._native.leave(patience)
-                return
-            except (PsError, ValueError) as error:
-                if isinstance(error, (StaleError, TimeoutError)):
-                    raise
-                # The last worker, and workers of a deployment with mixed consistency, cannot leave the rounds.
-        self._native.hand_back(patience)
+        try:
+            self._native.leave(patience)
+        except PsError as error:
+            if isinstance(error, (StaleError, TimeoutError)):
+                raise
+            self._native.hand_back(patience)  # the last worker cannot leave the rounds

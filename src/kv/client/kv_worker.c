@@ -9,6 +9,7 @@
 #include "base/invariants.h"
 #include "kv/client/kv_worker_internal.h"
 #include "net/shm/memory_headroom.h"
+#include "ps/quiesce_client.h"
 
 #define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* if the size of the machine's memory is unknown */
 
@@ -230,6 +231,7 @@ static void on_end(void *context, uint32_t number) {
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const kv_worker *worker = context;
     *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
+    if (worker->away) *step = QUIESCE_CLIENT_LEFT;
     return kv_worker_is_ready(worker) && !kv_worker_is_open(worker) && kv_worker_under_way(worker) == 0;
 }
 
@@ -440,11 +442,11 @@ mr_status kv_worker_opened(const kv_worker *worker) {
                      step);
 }
 
-/* The first step behind every step in which any slot has a push of this rank. */
-static uint64_t fresh_step(const kv_worker *worker) {
+uint64_t kv_worker_fresh_step(const kv_worker *worker) {
     uint64_t newest = worker->session.step;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
-        uint64_t pushed = worker->queues[i].holds ? 0 : seq_step(rank_clock(worker->rank, i));
+        uint64_t clock = worker->queues[i].holds ? 0 : rank_clock(worker->rank, i);
+        uint64_t pushed = seq_is_left(clock) ? seq_ended(clock) : seq_step(clock);
         if (pushed > newest) newest = pushed;
     }
     return newest;
@@ -459,7 +461,7 @@ mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
         return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin); bsp tables are used in steps");
     if (worker->session.lost) return kv_worker_say_lost(worker);
     if (!pushes) return MR_OK;
-    if (!worker->session.wanted) kv_worker_skip_to(worker, fresh_step(worker));
+    if (!worker->session.wanted) kv_worker_skip_to(worker, kv_worker_fresh_step(worker));
     worker->session.wanted = true;
     kv_worker_go_on(worker);
     return kv_worker_opened(worker);
@@ -468,14 +470,13 @@ mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
 mr_status kv_worker_leave(kv_worker *worker) {
     kv_session *session = &worker->session;
     MR_TRY(kv_worker_ready(worker));
-    if (!cluster_map_has_rounds(kv_worker_stage(worker)) || kv_worker_stage(worker)->mixed)
-        return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
         return MR_OK; /* already requested by an earlier call that timed out */
     if (kv_worker_is_open(worker))
         return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
     session->wanted = false;
+    if (!cluster_map_has_rounds(kv_worker_stage(worker))) return MR_OK;
     kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
     rank_order(worker->rank, REPLICA_LOG_LEAVE);
     worker->dirty = true;
@@ -483,7 +484,25 @@ mr_status kv_worker_leave(kv_worker *worker) {
     return MR_OK;
 }
 
+/* Pushes the seq of a rank that has left to every slot without rounds that does not have it. */
+mr_status kv_worker_quit(kv_worker *worker) {
+    MR_TRY(kv_worker_ready(worker));
+    uint64_t name = seq_left(kv_worker_fresh_step(worker));
+    for (uint32_t i = 0; i < worker->slot_count && !kv_worker_is_open(worker); i++) {
+        slot_queue *queue = &worker->queues[i];
+        uint64_t newest = queue->last > queue->there ? queue->last : queue->there;
+        if (queue->holds || seq_is_left(newest)) continue;
+        worker->away = true;
+        slot_queue_close(queue, name);
+        kv_worker_wakes(worker, queue);
+    }
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+    return kv_worker_settled(worker);
+}
+
 mr_status kv_worker_left(const kv_worker *worker, uint64_t *round) {
+    *round = 0;
+    if (kv_worker_is_ready(worker) && !cluster_map_has_rounds(kv_worker_stage(worker))) return MR_OK;
     switch (worker->session.order) {
     case KV_SESSION_ORDER_LEFT: *round = worker->session.order_round; return MR_OK;
     case KV_SESSION_ORDER_KEPT:

@@ -56,11 +56,14 @@ mr_status kv_worker_admit(kv_worker *worker, bool pushes);
 uint64_t kv_worker_step(const kv_worker *worker);   /* counted from 0: the open step, else the next one */
 MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open */
 
-/* BSP: this rank leaves the rounds. MR_DENIED: a step is open; MR_INVALID: there are no rounds. */
+/* This rank leaves the rounds, if there are any. MR_DENIED: a step is open. */
 MR_MUST mr_status kv_worker_leave(kv_worker *worker);
 /* MR_OK: from *round on the rounds do not wait for the rank; earlier rounds still do. MR_BUSY: not decided yet.
  * MR_DENIED: this is the last rank. MR_STALE: another generation has begun. */
 mr_status kv_worker_left(const kv_worker *worker, uint64_t *round);
+/* Leaves the slots without rounds, behind the last step: no pull waits for the rank there. MR_BUSY: not acknowledged
+ * yet. The next begun step returns, at the step of the slowest rank. */
+mr_status kv_worker_quit(kv_worker *worker);
 
 /* MR_BUSY: under way. Else the outcome: MR_OK, MR_STALE, MR_CLOSED or a status of scatter_take, and the ticket is
  * freed. MR_NOT_FOUND: no such ticket, or its table was dropped. */

@@ -21,6 +21,8 @@ struct kv_worker {
     kv_session session;
     bool crowded;        /* every rank has a process; valid while this process registers */
     bool dirty;          /* something must be sent before the loop waits */
+    bool away;           /* the rank has left slots without rounds (consistency.h) */
+    bool returns;        /* it asks the slots where the others are, to begin a step there */
     uint64_t generation; /* generations that this kv_worker has seen */
     uint32_t slot_count;
     slot_queue *queues; /* by slot, owned */
@@ -60,6 +62,8 @@ mr_status kv_worker_say_lost(kv_worker *worker);
 
 /* The term ends, or another generation begins: every pending request ends with MR_STALE. */
 void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to);
+/* First step behind every step in which a slot without rounds has a push of this rank. */
+uint64_t kv_worker_fresh_step(const kv_worker *worker);
 void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one ended without the rank */
 /* Begins the wanted step as soon as possible, and asks for the owed rounds one after the other. */
 void kv_worker_go_on(kv_worker *worker);

@@ -44,9 +44,35 @@ static void ask_round_state(kv_worker *worker) {
     worker->dirty = true;
 }
 
+/* The rank has left, and begins a step again: slots without rounds say where the others are. */
+static void come_back(kv_worker *worker) {
+    kv_session_interrupt(&worker->session, KV_SESSION_SYNCING);
+    worker->returns = true;
+    rank_sync(worker->rank);
+}
+
+/* In rounds the round is the step with which the rank continues. */
+static void arrive(kv_worker *worker) {
+    uint64_t front = 0;
+    bool away = false, joins = cluster_map_has_rounds(kv_worker_stage(worker)) && worker->session.joins;
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        if (worker->queues[i].holds || !seq_is_left(rank_clock(worker->rank, i))) continue;
+        away = true;
+        if (rank_version(worker->rank, i) > front) front = rank_version(worker->rank, i);
+    }
+    worker->away = away && !worker->returns;
+    if (away && worker->returns) kv_worker_skip_to(worker, kv_worker_fresh_step(worker));
+    if (away && worker->returns && !joins) kv_worker_skip_to(worker, front);
+    worker->returns = false;
+}
+
 void kv_worker_go_on(kv_worker *worker) {
     kv_session *session = &worker->session;
     if (!kv_session_is_ready(session) || session->order == KV_SESSION_ORDER_JOINING) return;
+    if (worker->away && session->wanted && session->order != KV_SESSION_ORDER_LEFT) {
+        if (kv_worker_under_way(worker) == 0 && session->query == KV_SESSION_QUERY_NONE) come_back(worker);
+        return;
+    }
     bool rounds = cluster_map_has_rounds(kv_worker_stage(worker)), joins = rounds && session->joins;
     bool held = !rounds && rank_agent_rests(worker->agent, session->step); /* by a checkpoint */
     if (session->wanted && !joins && !held) kv_session_open_step(session, KV_SESSION_OPEN);
@@ -76,6 +102,7 @@ void kv_worker_on_ready(void *context) {
     if (!map->mixed) worker->session.joins = true;
     if (map->ranks[kv_worker_rank(worker)].since == map->first_term) note_loss(worker, map);
     data_client_resume(worker->client, map, lowest, worker->session.begun_before);
+    arrive(worker);
     kv_worker_recall(worker);
 }
 

@@ -231,6 +231,7 @@ static mr_status is_open(kv_worker *worker, void *argument) { return kv_worker_o
 static mr_status has_left(kv_worker *worker, void *round) { return kv_worker_left(worker, round); }
 static mr_status is_back(kv_worker *worker, void *argument) { return kv_worker_handed_back(worker); }
 static mr_status has_settled(kv_worker *worker, void *argument) { return kv_worker_settled(worker); }
+static mr_status has_quit(kv_worker *worker, void *argument) { return kv_worker_quit(worker); }
 static mr_status is_done(kv_worker *worker, void *ticket) { return kv_worker_done(worker, *(uint64_t *)ticket); }
 
 mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
@@ -377,7 +378,8 @@ static mr_status may_end(kv_worker *worker, void *round) {
     return kv_worker_step(worker) >= *(uint64_t *)round ? MR_OK : kv_worker_opened(worker);
 }
 
-/* Leaves the rounds. Rounds that still include this rank, up to the decided one, get an empty contribution. */
+/* Leaves the rounds, and then the slots without rounds. Rounds that still include this rank, up to the decided one, get
+ * an empty contribution. */
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(kv_worker_leave(ps->worker));
@@ -389,7 +391,7 @@ static mr_status leave(mr_ps *ps, int64_t until_us) {
         if (kv_worker_step(ps->worker) < round) MR_TRY(kv_worker_end(ps->worker));
     }
     MR_TRY(ps_connection_await(ps, is_back, NULL, left_us(ps, until_us)));
-    return ps_connection_await(ps, has_settled, NULL, left_us(ps, until_us));
+    return ps_connection_await(ps, has_quit, NULL, left_us(ps, until_us));
 }
 
 mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {

@@ -122,7 +122,7 @@ static long last_lines(FILE *file, size_t lines) {
     return count <= lines ? starts[0] : starts[count % LINES];
 }
 
-/* Prints new complete lines, after the file's name if there are several files; control characters become '?'. */
+/* Prints new complete lines, after the file's name if there are several files. */
 static void print_new(log_file *log, bool named, bool from_the_end) {
     FILE *file = fopen(log->path, "re");
     if (file == NULL) return;
@@ -134,8 +134,6 @@ static void print_new(log_file *log, bool named, bool from_the_end) {
     size_t size = 0;
     for (ssize_t length; (length = getline(&line, &size, file)) > 0; log->at += length) {
         if (line[0] == FOR_THE_NODE) continue;
-        for (ssize_t i = 0; i < length; i++)
-            if (((unsigned char)line[i] < ' ' && line[i] != '\n' && line[i] != '\t') || line[i] == 0x7f) line[i] = '?';
         if (named) printf("[%s] ", log->name);
         fwrite(line, 1, (size_t)length, stdout);
         if (line[length - 1] != '\n') putchar('\n');

@@ -2,9 +2,13 @@
  * https://ui.perfetto.dev and chrome://tracing. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/json_output.h"
@@ -19,9 +23,25 @@ static int complain(const node_query *query, const char *what) {
     return 1;
 }
 
+/* Opens the user's file, or a device; not through a link or into another user's file, which may have been put there. */
+static FILE *open_output(const char *path, const char **why) {
+    struct stat stat;
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    *why = errno == ELOOP ? "is a symbolic link; remove it, or choose the path that it leads to" : strerror(errno);
+    if (fd < 0) return NULL;
+    bool is_device = fstat(fd, &stat) == 0 && S_ISCHR(stat.st_mode);
+    bool is_own = is_device || (stat.st_uid == geteuid() && stat.st_nlink == 1);
+    *why = "belongs to another user, or has another name; remove it, or choose another path";
+    if (is_own && (is_device || ftruncate(fd, 0) == 0)) return fdopen(fd, "w");
+    if (is_own) *why = strerror(errno);
+    close(fd);
+    return NULL;
+}
+
 static int write_trace(const node_query *query, const mr_trace *trace) {
-    FILE *file = strcmp(query->word, "-") == 0 ? stdout : fopen(query->word, "we");
-    if (file == NULL) return complain(query, strerror(errno));
+    const char *why = "";
+    FILE *file = strcmp(query->word, "-") == 0 ? stdout : open_output(query->word, &why);
+    if (file == NULL) return complain(query, why);
     fwrite(trace->json, 1, trace->size, file);
     bool good = fflush(file) == 0 && !ferror(file);
     if (file != stdout && fclose(file) != 0) good = false;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/terminal_filter.h"
 #include "miniray/status.h"
 
 typedef struct command {
@@ -100,6 +101,7 @@ int main(int argc, char **argv) {
         .help_filter = help_text,
     };
     chosen chosen = {0};
+    terminal_filter_install();
     argp_program_version_hook = print_version;
     atexit(close_stdout);
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &chosen);

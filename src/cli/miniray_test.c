@@ -245,6 +245,44 @@ static void the_doctor_looks_at_the_machine(void **state) {
     assert_has(outcome.out, "a node's shared memory is 16 TB\"");
 }
 
+/* Whether the text has no byte that changes a terminal: control characters, also those of two bytes in UTF-8,
+ * characters that change the direction of text, and bytes that are no UTF-8. */
+static bool is_harmless(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
+        if ((*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7f || *at == 0xff) return false;
+        if ((at[0] == 0xc2 && at[1] < 0xa0) || (at[0] == 0xe2 && at[1] == 0x80 && at[2] == 0xae)) return false;
+    }
+    return true;
+}
+
+/* Names from the command line appear in errors, in the title of a window or over the line before. */
+static void control_characters_are_shown_harmlessly(void **state) {
+    static const char bad[] = "\033]0;title\007\033[2K\rname\x7f\xc2\x9b"
+                              "31m\xe2\x80\xae\xff\xe2\x82\xac\xc3";
+    const char *const *all[] = {LIST(bad),
+                                LIST("list", bad),
+                                LIST("why", bad),
+                                LIST("logs", bad),
+                                LIST("status", "--address", bad),
+                                LIST("stop", "--address", bad),
+                                LIST("timeline", bad),
+                                LIST("ps", bad),
+                                LIST("ps", "status", "--scheduler", bad),
+                                LIST("ps", "checkpoint", "list", bad),
+                                LIST("ps", "server", "--scheduler", bad),
+                                LIST("config", bad),
+                                LIST("start", "--address", bad)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        outcome outcome = run(all[i], LIST("TMPDIR=/nowhere/at/all", "MINIRAY_LOG_LEVEL=warn"));
+        assert_int_not_equal(outcome.code, 0);
+        if (!is_harmless(outcome.out) || !is_harmless(outcome.err)) fail_msg("%zu: %s%s", i, outcome.out, outcome.err);
+    }
+    outcome shown = run(LIST(bad), LIST("PATH=/bin"));
+    assert_has(shown.err,
+               "miniray: unknown command '\\u001b]0;title\\u0007\\u001b[2K\\u000dname\\u007f\\u009b31m\\u202e"
+               "\\xff€\\xc3'");
+}
+
 static void a_node_that_is_not_there_is_told(void **state) {
     const char *const *all[] = {LIST("status"), LIST("list", "tasks"), LIST("memory"), LIST("why", "t1:1"),
                                 LIST("timeline", "/dev/null")};
@@ -308,10 +346,10 @@ static void logs_of_a_run_are_shown(void **state) {
             both = run(LIST("logs", "4712"), LIST(variable)),
             json = run(LIST("logs", "--json", "4712"), LIST(variable));
     assert_good(&all);
-    assert_has(all.out, "[4711.out] line 99\n[4712.err] a complaint\n[4712.out] a ?[31mred?[0m line\n");
+    assert_has(all.out, "[4711.out] line 99\n[4712.err] a complaint\n[4712.out] a \\u001b[31mred\\u001b[0m line\n");
     assert_has(all.out, "[4711.out] line 80\n");
     assert_good(&both);
-    assert_string_equal(both.out, "[4712.err] a complaint\n[4712.out] a ?[31mred?[0m line\n");
+    assert_string_equal(both.out, "[4712.err] a complaint\n[4712.out] a \\u001b[31mred\\u001b[0m line\n");
     assert_null(strstr(all.out, "line 79\n"));
     assert_good(&one);
     assert_ptr_equal(strstr(one.out, "older\n"), one.out);
@@ -406,6 +444,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_variable_is_a_warning),
         cmocka_unit_test(wrong_usage_is_told),
         cmocka_unit_test(the_doctor_looks_at_the_machine),
+        cmocka_unit_test(control_characters_are_shown_harmlessly),
         cmocka_unit_test(a_node_that_is_not_there_is_told),
         cmocka_unit_test(no_node_at_all_is_no_fault_of_status),
         cmocka_unit_test(logs_of_a_run_are_shown),

@@ -45,7 +45,7 @@ text_table *text_table_create(const char *const *headings) {
     return table;
 }
 
-/* Replaces control characters, which texts of other processes may contain, so that none reaches the terminal. */
+/* Replaces control characters, which texts of other processes may contain, so that columns stay aligned. */
 static void make_harmless(char *text) {
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';

@@ -17,6 +17,7 @@
 
 typedef struct folder {
     int fd;
+    uid_t owner;
     file_lock lock;
 } folder;
 
@@ -34,13 +35,30 @@ mr_status disk_check_name(const char *file) {
 
 static mr_status missing(const char *file) { return error_set(MR_NOT_FOUND, "file '%s' does not exist", file); }
 
+/* A file belongs to this user, to root, or to the directory's owner, who could replace it anyway. (A file system of the
+ * network may map all users to one.) */
+static mr_status check_owner(const folder *folder, const char *file, int fd) {
+    struct stat stat;
+    if (fstat(fd, &stat) != 0) return error_errno("cannot stat '%s'", file);
+    if (!S_ISREG(stat.st_mode)) return error_set(MR_DENIED, "'%s' is not a regular file; remove it", file);
+    if (stat.st_uid == geteuid() || stat.st_uid == 0 || stat.st_uid == folder->owner) return MR_OK;
+    return error_set(MR_DENIED, "'%s' belongs to user %u, and the directory to user %u; use a directory of this user",
+                     file, (unsigned)stat.st_uid, (unsigned)folder->owner);
+}
+
 /* Opens the file; the caller closes the descriptor. */
 static mr_status open_file(const folder *folder, const char *file, int flags, int *out) {
     MR_TRY(disk_check_name(file));
-    int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 && errno == ELOOP)
+        return error_set(MR_DENIED, "'%s' is a symbolic link, which another user may have put there; remove it", file);
     if (fd < 0) return errno == ENOENT ? missing(file) : error_errno("cannot open '%s'", file);
-    *out = fd;
-    return MR_OK;
+    mr_status status = check_owner(folder, file, fd);
+    if (status != MR_OK)
+        close(fd);
+    else
+        *out = fd;
+    return status;
 }
 
 static mr_status folder_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
@@ -132,7 +150,13 @@ mr_status disk_open(const char *path, disk *out) {
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return error_errno("cannot open the directory '%s'", path);
-    *out = (disk){&folder_ops, XNEW(folder, .fd = fd, .lock.fd = -1)};
+    struct stat stat;
+    if (fstat(fd, &stat) != 0) {
+        mr_status status = error_errno("cannot stat the directory '%s'", path);
+        close(fd);
+        return status;
+    }
+    *out = (disk){&folder_ops, XNEW(folder, .fd = fd, .owner = stat.st_uid, .lock.fd = -1)};
     return MR_OK;
 }
 

@@ -116,7 +116,34 @@ static void names_stay_in_the_folder(void **state) {
     assert_int_equal(symlink("/etc/hostname", path), 0);
     char byte;
     size_t got;
-    assert_int_equal(disk.ops->read(disk.self, "b", 0, &byte, 1, &got), MR_IO);
+    assert_int_equal(disk.ops->read(disk.self, "b", 0, &byte, 1, &got), MR_DENIED);
+    assert_int_equal(disk.ops->write(disk.self, "b", 0, text("x")), MR_DENIED);
+}
+
+/* In a directory of all users, a file that another user made first is neither read nor written. */
+static void files_of_other_users_are_not_used(void **state) {
+    const place *place = *state;
+    disk disk = place->disk;
+    char path[120], byte;
+    size_t got;
+    if (geteuid() != 0) skip(); /* cannot create a file of another user */
+    snprintf(path, sizeof path, "%s/a", place->folder);
+    assert_int_equal(disk.ops->write(disk.self, "a", 0, text("x")), MR_OK);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    assert_int_equal(disk.ops->read(disk.self, "a", 0, &byte, 1, &got), MR_DENIED);
+    assert_non_null(strstr(mr_last_error(), "'a' belongs to user 12345"));
+    assert_int_equal(disk.ops->write(disk.self, "a", 0, text("y")), MR_DENIED);
+    assert_int_equal(disk_lock(disk, "a"), MR_DENIED);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(disk.ops->read(disk.self, "a", 0, &byte, 1, &got), MR_DENIED); /* and does not wait */
+    assert_int_equal(chown(place->folder, 12345, 12345), 0); /* all files belong to the owner, as on a network */
+    assert_int_equal(disk_open(place->folder, &disk), MR_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(disk.ops->write(disk.self, "a", 0, text("x")), MR_OK);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    assert_int_equal(disk.ops->read(disk.self, "a", 0, &byte, 1, &got), MR_OK);
+    disk_close(disk);
 }
 
 static void a_file_over_the_limit_is_not_read(void **state) {
@@ -192,6 +219,7 @@ int main(void) {
         PLACED(missing_files_are_said_to_be),
         PLACED(files_are_replaced_whole),
         PLACED(names_stay_in_the_folder),
+        PLACED(files_of_other_users_are_not_used),
         PLACED(a_file_over_the_limit_is_not_read),
         PLACED(a_folder_has_one_lock),
         PLACED(a_removed_lock_file_frees_nothing),

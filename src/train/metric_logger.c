@@ -9,12 +9,13 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/new_file.h"
 #include "miniray/admin.h"
 #include "runtime/common/report.h"
 
 mr_status metric_logger_create_file(mr_metric_logger *logger, const char *path) {
-    logger->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return logger->fd < 0 ? error_errno("cannot create the metric log %s", path) : MR_OK;
+    mr_status status = new_file_open(path, 0666, &logger->fd);
+    return status == MR_OK ? MR_OK : error_wrap(status, "the metric log %s", path);
 }
 
 mr_status metric_logger_flush(mr_metric_logger *logger) {

@@ -48,6 +48,28 @@ def write(ray, callback):
         trainer.train(epochs=2)
 
 
+def test_planted_links_are_not_followed(ray, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+
+    def planted(name):
+        path = tmp_path / name
+        path.symlink_to(precious)
+        return str(path)
+    with pytest.raises(OSError, match="is a symbolic link"):
+        write(ray, CSVLogger(planted("a.csv")))
+    with pytest.raises(OSError):
+        ray.timeline(planted("trace.json"))
+    with pytest.raises(OSError):
+        plot.draw([{"epoch": 0, "loss": 1.0}, {"epoch": 1, "loss": 2.0}], planted("a.svg"))
+    planted(f"weights.npz.{os.getpid()}.tmp")
+    os.link(precious, tmp_path / f"others.npz.{os.getpid()}.tmp")
+    for name in "weights.npz", "others.npz":
+        save_weights([np.ones(3)], tmp_path / name)
+        assert (load_weights(tmp_path / name)[0] == 1).all()
+    assert precious.read_text() == "mine"
+
+
 def test_csv(ray, tmp_path):
     write(ray, CSVLogger(tmp_path / "history.csv"))
     with open(tmp_path / "history.csv", newline="") as file:

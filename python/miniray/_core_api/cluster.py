@@ -3,7 +3,7 @@
 import os
 
 from miniray import _core
-from miniray._core_api import options as _options
+from miniray._core_api import options as _options, own_file
 
 _SHOWN = {"cpu": "CPU", "gpu": "GPU"}
 _EVENTS_MAX = 1_000_000
@@ -121,7 +121,7 @@ def timeline(filename=None):
         import json
         trace = json.loads(data)
         return trace["traceEvents"] if isinstance(trace, dict) else trace
-    with open(filename, "wb") as file:
+    with open(filename, "wb", opener=own_file.open_own) as file:
         file.write(data)
 
 

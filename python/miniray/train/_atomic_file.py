@@ -6,6 +6,7 @@ any container; the next writer of the same path removes it. On file systems with
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -35,7 +36,7 @@ def written(path):
 def _locked(draft):
     """The draft, empty and locked; waits for another thread that writes the same path."""
     while True:
-        file = os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb")
+        file = os.fdopen(_own(draft), "wb")
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         if _is_called(file.fileno(), draft):
@@ -44,10 +45,25 @@ def _locked(draft):
         file.close()
 
 
+def _own(draft):
+    """Opens or creates the draft. What another user has put in its place is removed, and not written through."""
+    while True:
+        try:
+            opened = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            about = os.fstat(opened)
+            if about.st_uid == os.geteuid() and about.st_nlink <= 1:
+                return opened
+            os.close(opened)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        os.unlink(draft)
+
+
 def _is_called(opened, path):
     """Whether the open file still has this name."""
     with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(opened), os.stat(path))
+        return os.path.samestat(os.fstat(opened), os.lstat(path))
     return False
 
 

@@ -2,6 +2,7 @@
 
 import os
 
+from miniray._core_api import own_file
 from miniray.train import _svg
 from miniray.train.data import as_number
 
@@ -15,7 +16,7 @@ def draw(history, path, fields=None, over="epoch"):
         raise ValueError(f"plot() needs a history with numbers: these {len(history)} entries have none")
     lines = {field: _line(history, field) for field in fields}
     if is_svg:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", opener=own_file.open_own) as file:
             file.write(_svg.svg(lines, over))
     else:
         _plotted(figure, lines, over).savefig(path)

@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/binary_search.h"
 #include "base/error.h"
+#include "base/new_file.h"
 #include "kv/checkpoint/checkpoint_list.h"
 #include "kv/checkpoint/snapshot_reader.h"
 #include "kv/table/dense_table.h"
@@ -286,7 +287,8 @@ static void say(checkpoint_export *export, uint64_t number) {
 /* Writes the user's file, with any name and the user's mode; so not through net/disk.h. */
 static mr_status write_file(const char *path, span bytes) {
     char *draft = xasprintf("%s.new", path);
-    FILE *file = fopen(draft, "we");
+    int fd = new_file_create(draft, 0666);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool good = file != NULL && fwrite(bytes.data, 1, bytes.size, file) == bytes.size && fflush(file) == 0 &&
                 fsync(fileno(file)) == 0;
     mr_status status = good ? MR_OK : error_errno("cannot write %s", draft);

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/format.h"
+#include "base/new_file.h"
 
 typedef struct head {
     uint64_t magic, generation;
@@ -135,7 +136,7 @@ static bool append(feedback_file *file, bool whole) {
 /* False: another process of the rank has replaced the file, so this state is outdated. */
 static bool is_mine(const feedback_file *file) {
     struct stat mine, there;
-    return fstat(file->file, &mine) == 0 && stat(file->path, &there) == 0 && mine.st_ino == there.st_ino &&
+    return fstat(file->file, &mine) == 0 && lstat(file->path, &there) == 0 && mine.st_ino == there.st_ino &&
            mine.st_dev == there.st_dev;
 }
 
@@ -143,7 +144,7 @@ static bool is_mine(const feedback_file *file) {
 static void begin_file(feedback_file *file, bool keeps_old) {
     char *draft = xasprintf("%s.new", file->path), *old = xasprintf("%s.old", file->path);
     close_file(file);
-    file->file = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    file->file = new_file_create(draft, 0600);
     bool good = file->file >= 0 && append(file, true);
     if (good && keeps_old) good = rename(file->path, old) == 0 || errno == ENOENT;
     if (good) good = rename(draft, file->path) == 0;
@@ -207,9 +208,11 @@ static bool read_file(feedback_file *feedback, const char *path) {
     struct stat facts;
     void *memory = NULL;
     bool found = false;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return false;
-    if (fstat(file, &facts) == 0 && alloc_try((size_t)facts.st_size + 1, &memory) == MR_OK) {
+    /* In a folder that others may write to, another user's file is not this rank's. */
+    bool is_own = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid();
+    if (is_own && alloc_try((size_t)facts.st_size + 1, &memory) == MR_OK) {
         size_t size = 0;
         for (ssize_t got; size < (size_t)facts.st_size; size += (size_t)got)
             if ((got = read(file, (uint8_t *)memory + size, (size_t)facts.st_size - size)) <= 0) break;

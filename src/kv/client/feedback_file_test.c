@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -246,6 +247,38 @@ static void a_folder_that_cannot_be_written_ends_the_keeping_only(void **state) 
     feedback_file_destroy(file);
 }
 
+/* In a folder of all users, another user has made links where this rank will write: to a file of this user. */
+static void planted_links_are_not_followed(void **state) {
+    scene scene;
+    char planted[3][sizeof scene.path + 8], victim[sizeof scene.path + 8], text[32] = "";
+    begin(&scene);
+    snprintf(victim, sizeof victim, "%s/victim", scene.folder);
+    FILE *file = fopen(victim, "we");
+    fputs("precious", file);
+    fclose(file);
+    static const char *const ends[] = {"", ".new", ".old"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(planted[i], sizeof planted[i], "%s%s", scene.path, ends[i]);
+        assert_int_equal(symlink(victim, planted[i]), 0);
+    }
+    feedback_file *feedback = open_feedback_file(&scene, GENERATION, 0);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        play(feedback, step);
+        feedback_file_end(feedback, step + 1);
+    }
+    feedback_file *again = open_feedback_file(&scene, GENERATION, STEPS);
+    assert_same(feedback, again); /* the file was written nevertheless */
+    feedback_file_destroy(again);
+    feedback_file_destroy(feedback);
+    file = fopen(victim, "re");
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_string_equal(text, "precious");
+    unlink(victim);
+    unlink(planted[1]);
+    finish(&scene);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_process_reads_the_file),
@@ -254,6 +287,7 @@ int main(void) {
         cmocka_unit_test(two_play_the_rank),
         cmocka_unit_test(broken_files_are_not_believed),
         cmocka_unit_test(a_folder_that_cannot_be_written_ends_the_keeping_only),
+        cmocka_unit_test(planted_links_are_not_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

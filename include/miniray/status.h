@@ -49,7 +49,8 @@ extern "C" {
     X(WORKER_DIED, 16, "the worker died")                            \
     X(ACTOR_DIED, 17, "the actor is gone")                           \
     X(OBJECT_LOST, 18, "no copy of the object is left")              \
-    X(END, 19, "there are no more")
+    X(END, 19, "there are no more")                                  \
+    X(EVICTED, 20, "ended to free memory; it is tried again")
 
 typedef enum mr_status {
 #define X(name, number, text) MR_##name = (number),

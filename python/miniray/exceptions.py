@@ -146,7 +146,11 @@ class OutOfDiskError(RayError):
 
 
 class OutOfMemoryError(RayError):
-    """The machine ran out of memory, and the task was ended."""
+    """Memory was nearly used up, and the node ended the task's worker; the text has the sizes and what to change."""
+
+
+class ActorOutOfMemoryError(OutOfMemoryError, ActorDiedError):
+    """Memory was nearly used up, and the node ended the actor."""
 
 
 class NodeDiedError(RayError):

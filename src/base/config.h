@@ -33,6 +33,14 @@
       "limit of all spilled objects; 0: the free space of the disk")                                                   \
     X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes")  \
     X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_M(1), CONFIG_G(1), "", "size to which a full ring may grow") \
+    X(memory_limit, MEMORY_LIMIT, BYTES, "0", 0, CONFIG_G(16384), "",                                                  \
+      "limit of a node's workers and shared memory together; 0: only that of the machine or container")                \
+    X(memory_usage_threshold, MEMORY_USAGE_THRESHOLD, INT, "95", 1, 100, "",                                           \
+      "percentage of the memory above which a node ends tasks, the newest first; 100: never")                          \
+    X(memory_check_us, MEMORY_CHECK_US, DURATION, "250ms", 0, CONFIG_S(60), "",                                        \
+      "shortest interval between checks of the memory usage while tasks or actors run; 0: no checks")                  \
+    X(task_oom_retries, TASK_OOM_RETRIES, INT, "1000000", 0, 1000000, "",                                              \
+      "retries of a task whose worker was ended because memory ran out, besides max_retries")                          \
     X(spin_us, SPIN_US, DURATION, "20us", 0, CONFIG_S(1), "",                                                          \
       "how long a waiting thread polls for a message before it sleeps; 0: never polls")
 

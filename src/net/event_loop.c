@@ -329,6 +329,8 @@ void event_loop_watch_set(event_loop_watch *watch, bool reads, bool writes) {
     must(events == 0 ? uv_poll_stop(&watch->handle) : uv_poll_start(&watch->handle, events, on_poll));
 }
 
+void event_loop_watch_urgent(event_loop_watch *watch) { must(uv_poll_start(&watch->handle, UV_PRIORITIZED, on_poll)); }
+
 void event_loop_watch_remove(event_loop_watch *watch) {
     if (watch == NULL) return;
     must(uv_poll_stop(&watch->handle));

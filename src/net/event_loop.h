@@ -70,6 +70,7 @@ MR_MUST mr_status event_loop_watch_add(event_loop *loop, int fd, event_loop_watc
                                        event_loop_watch **out);
 /* Sets the events to call back for; initially only reads. */
 void event_loop_watch_set(event_loop_watch *watch, bool reads, bool writes);
+void event_loop_watch_urgent(event_loop_watch *watch); /* only for urgent events (POLLPRI), as pressure files have */
 void event_loop_watch_remove(event_loop_watch *watch); /* the descriptor may be closed at once */
 
 /* One-shot timers; a timer set again in its own callback repeats. */

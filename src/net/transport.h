@@ -35,7 +35,8 @@ typedef struct link_id { /* v == 0: none */
 
 /* Why a link ended, as precisely as this machine knows. */
 typedef struct cause {
-    mr_status status; /* MR_CLOSED: intentional; MR_PEER_DIED, MR_TIMEOUT (silence), MR_CORRUPT, MR_DENIED, MR_IO, … */
+    mr_status status; /* MR_CLOSED: intentional; MR_PEER_DIED, MR_TIMEOUT (silence), MR_CORRUPT, MR_DENIED, MR_IO, …
+                         MR_EVICTED, MR_NOMEM: killed by its node to free memory; work is retried or not */
     int pid;          /* of the other process; 0: on another machine or unknown */
     int signal;       /* signal that ended the process; 0: none or unknown */
     int exit_code;    /* -1: none or unknown */

@@ -40,6 +40,11 @@ _IN_WORKER = " in worker process "  # text in worker_run.c for a failure of a ta
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/model_sync.c)
 
 
+_ENDED_FOR_MEMORY = " by the node: "  # text in worker_exit.c, followed by that of memory_monitor.c
+_NEARLY = " is nearly used up: "
+_OF_MEMORY = {16: exceptions.OutOfMemoryError, _ACTOR_DIED: exceptions.ActorOutOfMemoryError}
+
+
 _NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # text in scheduler_bundles.c
 
 
@@ -90,6 +95,8 @@ def raise_failure(code, text, detail):
     if code == _NOT_FOUND and _GROUP_REMOVED in text:
         raise exceptions.TaskPlacementGroupRemoved(text) from None
     kind = _CLASSES.get(code, exceptions.RaySystemError)
+    if code in _OF_MEMORY and _ENDED_FOR_MEMORY in text and _NEARLY in text:
+        kind = _OF_MEMORY[code]
     error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
     # No memory for the task's result.

@@ -19,8 +19,9 @@ typedef struct broker_options {
     uint64_t ring_bytes;         /* of a new ring; 0: RING_BYTES_DEFAULT */
     uint64_t ring_bytes_max;     /* maximum size of a ring; 0: RING_BYTES_MAX */
     uint32_t links_per_peer_max; /* 0: PROCESS_BLOCK_LINKS_MAX */
-    /* Writes a text that is appended to the exit status of a process in its cause, or "". May be NULL. */
-    void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
+    /* Writes a text that is appended to the exit status of a process in its cause, or "", and returns the cause's
+     * status. May be NULL: MR_PEER_DIED. */
+    mr_status (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
     void *context;
     bool alone; /* no other broker is ever opened in the directory of `path`, so its lock is not needed */
 } broker_options;

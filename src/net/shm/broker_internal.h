@@ -96,7 +96,7 @@ struct broker {
     int64_t trim_at_us;
     uint64_t ring_bytes, ring_bytes_max;
     uint32_t links_max;
-    void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
+    mr_status (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
     void *explain_context;
 
     list peers;  /* all records */

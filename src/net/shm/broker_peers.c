@@ -197,7 +197,7 @@ static void cause_of_death(const broker_peer *peer, cause *why) {
     why->pid = peer->pid;
     char more[CAUSE_TEXT_MAX - 100] = "";
     if (peer->broker->explain != NULL && peer->wait_known)
-        peer->broker->explain(peer->broker->explain_context, peer->pid, status, more, sizeof more);
+        why->status = peer->broker->explain(peer->broker->explain_context, peer->pid, status, more, sizeof more);
     size_t used = strlen(why->text);
     snprintf(why->text + used, sizeof why->text - used, "%s", more);
 }

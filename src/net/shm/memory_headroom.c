@@ -24,36 +24,40 @@ static bool read_number(const char *folder, const char *file, uint64_t *out) {
            text_file_number(text, "", out); /* "max" is not a number: no limit */
 }
 
-typedef uint64_t group_fn(const char *folder, const controller *controller); /* of one cgroup */
-
-static uint64_t limit_of(const char *folder, const controller *controller) {
-    uint64_t limit;
-    return read_number(folder, controller->limit, &limit) ? limit : MEMORY_HEADROOM_UNKNOWN;
+/* Adds the limit, the headroom and the usage of one memory, the machine or a cgroup. */
+static void add(memory_headroom *all, uint64_t limit, uint64_t used) {
+    uint64_t left = limit > used ? limit - used : 0;
+    if (limit < all->total) all->total = limit;
+    if (left < all->available) all->available = left;
+    bool tighter = all->limit == 0 || (double)used / (double)limit > (double)all->used / (double)all->limit;
+    if (limit == 0 || !tighter) return;
+    all->limit = limit;
+    all->used = used;
 }
 
-static uint64_t left_in(const char *folder, const controller *controller) {
-    uint64_t limit = limit_of(folder, controller), usage, droppable = 0;
-    if (limit == MEMORY_HEADROOM_UNKNOWN || !read_number(folder, controller->usage, &usage))
-        return MEMORY_HEADROOM_UNKNOWN;
+static void add_group(const char *folder, const controller *controller, memory_headroom *all) {
+    uint64_t limit, used, droppable = 0;
+    if (!read_number(folder, controller->limit, &limit)) return;
+    if (!read_number(folder, controller->usage, &used)) {
+        if (limit < all->total) all->total = limit;
+        return;
+    }
     char path[PATH_TEXT_MAX + 64], text[FILE_TEXT_MAX];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (text_file_read(path, text, sizeof text)) (void)text_file_number(text, controller->droppable, &droppable);
-    usage -= droppable < usage ? droppable : usage;
-    return limit > usage ? limit - usage : 0;
+    add(all, limit, used - (droppable < used ? droppable : used));
 }
 
-/* The least value over mount/path and its parents up to the mount. In a container `path` may belong to the host and be
- * invisible: then only existing directories count, and the mount is the container's own group. */
-static uint64_t least_up_to(const char *mount, const char *path, const controller *controller, group_fn *read) {
+/* Adds mount/path and its parents up to the mount. In a container `path` may belong to the host and be invisible: then
+ * only existing directories count, and the mount is the container's own group. */
+static void add_up_to(const char *mount, const char *path, const controller *controller, memory_headroom *all) {
     char folder[PATH_TEXT_MAX];
     int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
-    if (length < 0 || (size_t)length >= sizeof folder) return MEMORY_HEADROOM_UNKNOWN;
-    uint64_t least = MEMORY_HEADROOM_UNKNOWN;
+    if (length < 0 || (size_t)length >= sizeof folder) return;
     for (size_t root = strlen(mount);;) {
-        uint64_t found = read(folder, controller);
-        if (found < least) least = found;
+        add_group(folder, controller, all);
         char *slash = strrchr(folder + root, '/');
-        if (slash == NULL) return least;
+        if (slash == NULL) return;
         *slash = '\0';
     }
 }
@@ -66,44 +70,38 @@ static bool names_memory(const char *controllers) {
 }
 
 /* Evaluates a line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
-static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
+static void add_line(const char *cgroup, char *line, memory_headroom *all) {
     char *controllers = strchr(line, ':');
     char *path = controllers == NULL ? NULL : strchr(controllers + 1, ':');
-    if (path == NULL) return MEMORY_HEADROOM_UNKNOWN;
+    if (path == NULL) return;
     path++;
     char mount[PATH_TEXT_MAX];
     if (controllers[1] != ':') {
-        if (!names_memory(controllers + 1)) return MEMORY_HEADROOM_UNKNOWN;
+        if (!names_memory(controllers + 1)) return;
         snprintf(mount, sizeof mount, "%s/memory", cgroup);
-        return least_up_to(mount, path, &version_1, read);
+        add_up_to(mount, path, &version_1, all);
+        return;
     }
     snprintf(mount, sizeof mount, "%s/unified", cgroup); /* if both versions are mounted */
-    uint64_t mixed = least_up_to(mount, path, &version_2, read), pure = least_up_to(cgroup, path, &version_2, read);
-    return mixed < pure ? mixed : pure;
+    add_up_to(mount, path, &version_2, all);
+    add_up_to(cgroup, path, &version_2, all);
 }
 
-static uint64_t least_of_all(const char *proc, const char *cgroup, const char *machine, group_fn *read) {
+memory_headroom memory_headroom_at(const char *proc, const char *cgroup) {
     char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
-    uint64_t least = MEMORY_HEADROOM_UNKNOWN, kilobytes;
+    memory_headroom all = {.total = MEMORY_HEADROOM_UNKNOWN, .available = MEMORY_HEADROOM_UNKNOWN};
+    uint64_t total, available;
     snprintf(path, sizeof path, "%s/meminfo", proc);
-    if (text_file_read(path, text, sizeof text) && text_file_number(text, machine, &kilobytes))
-        least = kilobytes * 1024;
+    if (text_file_read(path, text, sizeof text) && text_file_number(text, "MemTotal:", &total) &&
+        text_file_number(text, "MemAvailable:", &available))
+        add(&all, total * 1024, available < total ? (total - available) * 1024 : 0);
     snprintf(path, sizeof path, "%s/self/cgroup", proc);
-    if (!text_file_read(path, text, sizeof text)) return least;
+    if (!text_file_read(path, text, sizeof text)) return all;
     char *rest = text, *line;
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        uint64_t found = least_of_line(cgroup, line, read);
-        if (found < least) least = found;
-    }
-    return least;
+    while ((line = strsep(&rest, "\n")) != NULL) add_line(cgroup, line, &all);
+    return all;
 }
 
-uint64_t memory_headroom_at(const char *proc, const char *cgroup) {
-    return least_of_all(proc, cgroup, "MemAvailable:", left_in);
-}
-uint64_t memory_headroom_total_at(const char *proc, const char *cgroup) {
-    return least_of_all(proc, cgroup, "MemTotal:", limit_of);
-}
-
-uint64_t memory_headroom_bytes(void) { return memory_headroom_at("/proc", "/sys/fs/cgroup"); }
-uint64_t memory_headroom_total(void) { return memory_headroom_total_at("/proc", "/sys/fs/cgroup"); }
+memory_headroom memory_headroom_now(void) { return memory_headroom_at("/proc", "/sys/fs/cgroup"); }
+uint64_t memory_headroom_bytes(void) { return memory_headroom_now().available; }
+uint64_t memory_headroom_total(void) { return memory_headroom_now().total; }

@@ -188,7 +188,8 @@ int64_t core_worker_tick(core_worker *worker, int64_t now_us) {
         next_us = rpc_next_us(worker->rpc);
     }
     if (tasks_tick(&worker->tasks, now_us) && now_us + TICK_US < next_us) next_us = now_us + TICK_US;
-    return next_us;
+    int64_t retry_us = tasks_retry(&worker->tasks, now_us);
+    return retry_us < next_us ? retry_us : next_us;
 }
 
 /* ---- Messages to the node. */

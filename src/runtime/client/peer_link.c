@@ -74,6 +74,7 @@ void peer_links_closed(peer_links *links, link_id link, const cause *why) {
 }
 
 bool peer_link_unreachable(const peer_link *link, const cause *why) {
-    bool gone = why->status == MR_PEER_DIED || why->status == MR_NOT_FOUND || why->status == MR_CLOSED;
+    bool gone = why->status == MR_PEER_DIED || why->status == MR_NOT_FOUND || why->status == MR_CLOSED ||
+                why->signal != 0; /* killed, such as with MR_NOMEM by its node */
     return !link->open && !gone;
 }

@@ -1,5 +1,5 @@
-/* scheduling_class.c — see task_internal.h: scheduling classes of tasks, found by the resources they need, freed when
- * not in use.
+/* scheduling_class.c — see task_internal.h: scheduling classes of tasks, found by the resources they need
+ * and whether they may be retried, freed when not in use.
  *
  * A program may use any number of distinct needs in its life: each placement group is one. So unused classes are freed:
  * when a new class would exceed `shapes_most`, which is twice the number in use the last time. Classes are freed
@@ -26,7 +26,8 @@ static void unlink_shape(tasks *tasks, scheduling_class *gone) {
 }
 
 static bool in_use(const scheduling_class *class) {
-    return class->open != 0 || class->requests != 0 || !list_empty(&class->leases) || class == class->tasks->usual;
+    return class->open != 0 || class->requests != 0 || !list_empty(&class->leases) ||
+           class == class->tasks->usual[class->retriable];
 }
 
 static void free_unused(tasks *tasks) {
@@ -39,13 +40,13 @@ static void free_unused(tasks *tasks) {
     tasks->shapes_most = tasks->shape_count < SHAPES_LEAST / 2 ? SHAPES_LEAST : tasks->shape_count * 2;
 }
 
-scheduling_class *scheduling_class_find(tasks *tasks, const resources *need) {
-    uint64_t hash = resources_hash(need);
+scheduling_class *scheduling_class_find(tasks *tasks, const resources *need, bool retriable) {
+    uint64_t hash = resources_hash(need) ^ retriable;
     for (scheduling_class *at = map_get(&tasks->shapes_by_need, hash); at != NULL; at = at->same)
-        if (resources_equal(&at->need, need)) return at;
+        if (at->retriable == retriable && resources_equal(&at->need, need)) return at;
     if (tasks->shape_count >= tasks->shapes_most) free_unused(tasks);
-    scheduling_class *class =
-        XNEW(struct scheduling_class, .tasks = tasks, .hash = hash, .need = *need, .service_us = TASK_SERVICE_US_FIRST);
+    scheduling_class *class = XNEW(struct scheduling_class, .tasks = tasks, .hash = hash, .need = *need,
+                                   .retriable = retriable, .service_us = TASK_SERVICE_US_FIRST);
     list_init(&class->queue);
     list_init(&class->leases);
     list_push_back(&tasks->shapes, &class->place);

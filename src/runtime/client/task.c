@@ -10,11 +10,17 @@
 #include "base/mutation.h"
 #include "runtime/client/task_internal.h"
 
+enum {
+    EVICTED_US = 1000 * 1000, /* pause before the first retry of an evicted task, doubled with each eviction */
+    EVICTED_DOUBLINGS = 6,    /* so the longest pause is 64 s */
+};
+
 void tasks_init(tasks *tasks, core_worker *worker) {
-    *tasks = (struct tasks){.worker = worker};
+    *tasks = (struct tasks){.worker = worker, .evictions_max = UINT32_MAX};
     slab_init(&tasks->slab, sizeof(task));
     list_init(&tasks->shapes);
     list_init(&tasks->waiting);
+    list_init(&tasks->evicted);
     list_init(&tasks->doomed);
 }
 
@@ -136,6 +142,51 @@ static bool try_again(task *task, failure *cause, bool began) {
     return true;
 }
 
+/* Lets a task wait, whose worker was ended to free memory, and then queues it again; false: it may not be retried. The
+ * pause gives other tasks the time to end and free theirs. */
+static bool try_later(task *task) {
+    tasks *tasks = task->class->tasks;
+    bool begun = task->invocation.streams && stream_reader_began(&task->invocation);
+    if (task->cancelled || begun || tasks->worker->over != NULL || task->evictions >= tasks->evictions_max)
+        return false;
+    int64_t pause_us = EVICTED_US << (task->evictions < EVICTED_DOUBLINGS ? task->evictions : EVICTED_DOUBLINGS);
+    task->evictions++;
+    task->lease = NULL;
+    task->returned = true;
+    task->due_us = task_now(tasks) + pause_us;
+    list_push_back(&tasks->evicted, &task->invocation.place);
+    core_worker_stir(tasks->worker);
+    return true;
+}
+
+static void end_pause(task *task) {
+    task->due_us = 0;
+    list_remove(&task->invocation.place);
+    queue_again(task);
+}
+
+int64_t tasks_retry(tasks *tasks, int64_t now_us) {
+    int64_t next_us = CLOCK_NEVER_US;
+    list_for_each (at, &tasks->evicted) {
+        task *task = task_at(at);
+        if (task->due_us > now_us) {
+            if (task->due_us < next_us) next_us = task->due_us;
+            continue;
+        }
+        end_pause(task);
+        scheduling_class_feed(task->class);
+    }
+    return next_us;
+}
+
+/* Whether the worker was killed because this task needed too much memory: the worker runs its tasks in order. */
+static bool is_condemned(const task *task, lease *lease, const rpc_call_result *result) {
+    if (result->why == NULL || result->why->status != MR_NOMEM || result->why->signal == 0) return false;
+    if (lease->condemned || lease->running.next != &task->invocation.place) return false;
+    lease->condemned = true;
+    return true;
+}
+
 /* Retries or fails a task lost with its worker. Takes over the reference to `cause`. */
 static void task_lost(task *task, failure *cause, bool began) {
     if (try_again(task, cause, began)) {
@@ -173,6 +224,7 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
     task *task = task_of(container_of(call, invocation, call));
     lease *lease = task->lease;
     scheduling_class *class = task->class;
+    bool condemned = is_condemned(task, lease, result);
     list_remove(&task->invocation.place);
     lease->in_flight--;
     if (result->status == MR_BUSY && result->why == NULL) {
@@ -191,6 +243,11 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
         }
     }
     failure *failed = invocation_outcome(&task->invocation, result, &values, &lost);
+    if (lost && result->status == MR_EVICTED && try_later(task)) {
+        failure_unref(failed);
+        return;
+    }
+    if (condemned) task->retries = 0;
     if (lost) {
         task_lost(task, failed, true);
         if (result->why == NULL) scheduling_class_feed(class); /* the worker is alive: only results are lost */
@@ -232,13 +289,13 @@ static void arguments_settled(arguments *arguments) {
         queue_task(task);
 }
 
-static scheduling_class *usual_shape(tasks *tasks) {
-    if (tasks->usual == NULL) {
+static scheduling_class *usual_shape(tasks *tasks, bool retriable) {
+    if (tasks->usual[retriable] == NULL) {
         resources one = {0};
         MR_ASSERT(resources_set(&one, "cpu", 1) == MR_OK);
-        tasks->usual = scheduling_class_find(tasks, &one);
+        tasks->usual[retriable] = scheduling_class_find(tasks, &one, retriable);
     }
-    return tasks->usual;
+    return tasks->usual[retriable];
 }
 
 static void start(invocation *invocation) {
@@ -286,7 +343,8 @@ static mr_status cancel(invocation *invocation, wire_how how) {
     if (sent && how == WIRE_ALONE) MR_TRY(invocation_spare_children(invocation, task->lease->link));
     task->cancelled = true;
     if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* the task ends in task_done */
-    if (arguments_are_settled(&invocation->arguments) && !invocation->held) task->class->queued--;
+    bool queued = arguments_are_settled(&invocation->arguments) && !invocation->held && task->due_us == 0;
+    task->class->queued -= queued;
     invocation_fail(&task->invocation, MR_CANCELLED, "cancelled", NULL);
     return MR_OK;
 }
@@ -305,6 +363,8 @@ static inline void name_task(task *task, scheduling_class *class, int retries, u
     class->open++;
     task->lease = NULL;
     task->retries = retries;
+    task->evictions = 0;
+    task->due_us = 0;
     task->calls_max = calls_max;
     task->cancelled = false;
     task->returned = false;
@@ -312,9 +372,9 @@ static inline void name_task(task *task, scheduling_class *class, int retries, u
     task->invocation.ops = &task_ops;
 }
 
-lease *tasks_foresee(const tasks *tasks, const interned_name *name) {
+lease *tasks_foresee(const tasks *tasks, const interned_name *name, int retries) {
     const core_worker *worker = tasks->worker;
-    const scheduling_class *class = tasks->usual;
+    const scheduling_class *class = tasks->usual[retries != 0];
     if (class == NULL || !list_empty(&class->queue) || worker->over != NULL || is_late(worker)) return NULL;
     lease *lease = task_lease_to_feed(class, scheduling_class_depth(class));
     if (lease == NULL || !peer_link_knows(lease->link, name->number)) return NULL;
@@ -359,8 +419,10 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
         return status;
     }
     task->invocation.call = (wire_call){.done = task_done, .free = task_free};
-    name_task(task, plan->need != NULL ? scheduling_class_find(tasks, plan->need) : usual_shape(tasks), plan->retries,
-              plan->calls_max);
+    bool retriable = plan->retries != 0;
+    scheduling_class *class =
+        plan->need != NULL ? scheduling_class_find(tasks, plan->need, retriable) : usual_shape(tasks, retriable);
+    name_task(task, class, plan->retries, plan->calls_max);
     if (is_late(worker))
         invocation_fail(&task->invocation, MR_CANCELLED, "cancelled, because the task that submitted it was cancelled",
                         NULL);
@@ -373,6 +435,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
 
 /* Sent tasks end with their link, tasks that wait for futures end with those. */
 void tasks_over(tasks *tasks, failure *why) {
+    while (!list_empty(&tasks->evicted)) end_pause(task_at(tasks->evicted.next));
     list_for_each (at, &tasks->shapes) scheduling_class_fail(container_of(at, scheduling_class, place), why);
 }
 
@@ -405,5 +468,6 @@ bool tasks_each(const tasks *tasks, task_snapshot_fn *fn, void *context) {
         }
         if (!show(&class->queue, TASK_SNAPSHOT_QUEUED, fn, context)) return false;
     }
-    return show(&tasks->waiting, TASK_SNAPSHOT_ARGUMENTS, fn, context);
+    return show(&tasks->evicted, TASK_SNAPSHOT_QUEUED, fn, context) &&
+           show(&tasks->waiting, TASK_SNAPSHOT_ARGUMENTS, fn, context);
 }

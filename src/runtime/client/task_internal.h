@@ -2,8 +2,9 @@
  * tasks, task_lease.c has the workers that run them, scheduling_class.c the classes.
  *
  * Invariants a task is in tasks.waiting until its arguments are ready, then in its class's queue, then, sent, among
- *             its lease's running, which `in_flight` counts; a lease is in its class's list until it is returned.
- *             A class is in use while it has tasks, leases or lease requests, or is tasks.usual. */
+ *             its lease's running, which `in_flight` counts; after an eviction it is in tasks.evicted until
+ *             due_us; a lease is in its class's list until it is returned.
+ *             A class is in use while it has tasks, leases or lease requests, or is in tasks.usual. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -18,11 +19,12 @@ enum {
 typedef struct scheduling_class {
     list place;
     tasks *tasks;
-    uint64_t hash;                 /* hash of `need` */
+    uint64_t hash;                 /* hash of `need` and `retriable` */
     struct scheduling_class *same; /* next class with this hash; NULL: none */
     size_t open;                   /* tasks of this class */
     resources need;
-    list queue; /* elements: task, ready to be sent */
+    bool retriable; /* the tasks may be retried: the node ends their workers first when memory runs out */
+    list queue;     /* elements: task, ready to be sent */
     size_t queued;
     list leases;
     uint32_t requests;
@@ -43,6 +45,7 @@ typedef struct lease {
     uint64_t spent_by; /* number of that name */
     bool held_up;      /* a body runs long: no more tasks until it is done */
     bool ended;        /* a task was cancelled by force: the worker ends if it still runs that task */
+    bool condemned;    /* the worker was killed because the task that it ran needed too much memory */
     uint32_t done_count, last_done_count; /* tasks done, and their count when last timed */
     int64_t idle_since_us, last_done_us;
 } lease;
@@ -52,6 +55,8 @@ typedef struct task {
     scheduling_class *class;
     lease *lease; /* NULL: not sent */
     int retries;
+    uint32_t evictions; /* how often its worker was ended to free memory */
+    int64_t due_us;     /* while it is in tasks.evicted: when it is queued again; else 0 */
     uint32_t calls_max;
     bool cancelled;
     bool returned; /* a worker gave it back or died */
@@ -70,7 +75,8 @@ void scheduling_class_fail(scheduling_class *class, failure *why); /* fails all 
 
 /* ---- scheduling_class.c. */
 
-scheduling_class *scheduling_class_find(tasks *tasks, const resources *need); /* created if there is none */
+/* created if there is none */
+scheduling_class *scheduling_class_find(tasks *tasks, const resources *need, bool retriable);
 void task_shapes_fini(tasks *tasks);
 
 /* ---- task_lease.c. */

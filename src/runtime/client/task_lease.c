@@ -129,9 +129,10 @@ void scheduling_class_ask(scheduling_class *class) {
            !has_enough(class)) {
         lease_request *request =
             XNEW(lease_request, .call = {.done = lease_answered, .free = wire_call_free}, .class = class);
-        uint8_t fields[RESOURCES_BYTES_MAX];
+        uint8_t fields[RESOURCES_BYTES_MAX + 1];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&class->need, &writer);
+        writer_u8(&writer, class->retriable);
         MR_ASSERT(!writer.failed);
         wire_message message = {.fields = span_of(fields, writer_size(&writer))};
         if (core_worker_ask_node(worker, NODE_LEASE, &message, &request->call) != MR_OK) {
@@ -228,6 +229,7 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
 }
 
 bool tasks_have_leases(const tasks *tasks) {
+    if (!list_empty(&tasks->evicted)) return true;
     list_for_each (at, &tasks->shapes) {
         if (!list_empty(&container_of(at, scheduling_class, place)->leases)) return true;
     }

@@ -15,6 +15,7 @@ void worker_exit_status_text(int wait_status, char *out, size_t size) {
     }
 }
 
+static const char OUT_OF_MEMORY[] = ", out of memory";
 static const char ORDERED[] = " by the node";
 
 bool worker_exit_was_wished(const char *text) {
@@ -27,15 +28,24 @@ static const char *who(const worker_exit *exit) {
     if (!WIFSIGNALED(exit->wait_status) || WTERMSIG(exit->wait_status) != SIGKILL) return "";
     if (exit->ordered) return ORDERED;
     switch (exit->memory) {
-    case WORKER_EXIT_MEMORY_OUT: return ", out of memory";
+    case WORKER_EXIT_MEMORY_OUT: return OUT_OF_MEMORY;
     case WORKER_EXIT_MEMORY_UNKNOWN: return ", perhaps out of memory (dmesg shows the kernel's log)";
     case WORKER_EXIT_MEMORY_ENOUGH: break;
     }
     return "";
 }
 
+static void write_sizes(const worker_exit *exit, char *out, size_t size) {
+    const double mb = 1 << 20;
+    if (who(exit) == OUT_OF_MEMORY && exit->peak_bytes > 0)
+        snprintf(out, size, ": it used %.0f MB at its peak, and the limit is %.0f MB", (double)exit->peak_bytes / mb,
+                 (double)exit->limit_bytes / mb);
+}
+
 void worker_exit_more_text(const worker_exit *exit, char *out, size_t size) {
+    char sizes[96] = "";
+    write_sizes(exit, sizes, sizeof sizes);
     bool spoke = exit->last[0] != '\0', sentenced = exit->ordered && exit->sentence[0] != '\0';
-    snprintf(out, size, "%s%s%s%s%s%s", who(exit), sentenced ? ": " : "", sentenced ? exit->sentence : "",
+    snprintf(out, size, "%s%s%s%s%s%s%s", who(exit), sizes, sentenced ? ": " : "", sentenced ? exit->sentence : "",
              spoke ? "; its last output: \"" : "", exit->last, spoke ? "\"" : "");
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef enum worker_exit_memory {
     WORKER_EXIT_MEMORY_ENOUGH,
@@ -15,6 +16,9 @@ typedef struct worker_exit { /* all borrowed */
     bool ordered;         /* the node has killed the worker */
     const char *sentence; /* the node's reason; "": none */
     worker_exit_memory memory;
+    uint64_t peak_bytes,
+        limit_bytes;  /* if `memory` is OUT: peak of the worker's resident memory, and the least limit of
+                                         memory around it; 0: not known */
     const char *last; /* last output of the worker; "": none */
 } worker_exit;
 

@@ -36,6 +36,10 @@ static void want_of_memory_is_named(void **state) {
     worker_exit exit = {
         .wait_status = W_EXITCODE(0, SIGKILL), .sentence = "", .last = "", .memory = WORKER_EXIT_MEMORY_OUT};
     says(&exit, "was killed by signal 9 (SIGKILL)", ", out of memory");
+    exit.peak_bytes = UINT64_C(3000) << 20;
+    exit.limit_bytes = UINT64_C(4096) << 20;
+    says(&exit, "was killed by signal 9 (SIGKILL)",
+         ", out of memory: it used 3000 MB at its peak, and the limit is 4096 MB");
     exit.memory = WORKER_EXIT_MEMORY_UNKNOWN;
     says(&exit, "was killed by signal 9 (SIGKILL)", ", perhaps out of memory (dmesg shows the kernel's log)");
     exit.memory = WORKER_EXIT_MEMORY_ENOUGH;

@@ -3,6 +3,9 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -16,8 +19,7 @@ typedef struct child {
     event_loop_watch *watch;
 } child;
 
-void children_init(children *children, event_loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
-                   void *context) {
+void children_init(children *children, event_loop *loop, child_exit_fn *on_exit, void *context) {
     *children = (struct children){.loop = loop, .on_exit = on_exit, .context = context};
 }
 
@@ -28,15 +30,23 @@ static void child_free(child *child) {
     free(child);
 }
 
+uint64_t child_peak_bytes(pid_t pid) {
+    siginfo_t how = {0};
+    struct rusage used = {0};
+    if (syscall(SYS_waitid, P_PID, pid, &how, WEXITED | WNOWAIT | WNOHANG, &used) != 0 || how.si_pid != pid) return 0;
+    return (uint64_t)used.ru_maxrss * 1024;
+}
+
 static void ended(void *context) {
     child *child = context;
     if (!pidfd_ended(&child->pidfd)) return;
     children *children = child->children;
     pid_t pid = child->pid;
     orphans_end_group(pid);
+    uint64_t peak_bytes = child_peak_bytes(pid);
     int status = orphans_reap(pid);
     child_free(child);
-    children->on_exit(children->context, pid, status);
+    children->on_exit(children->context, pid, status, peak_bytes);
 }
 
 mr_status children_add(children *children, pid_t pid) {

@@ -39,8 +39,9 @@ static int open_fds(void) {
     return count;
 }
 
-static void on_exit_of(void *context, pid_t pid, int wait_status) {
+static void on_exit_of(void *context, pid_t pid, int wait_status, uint64_t peak_bytes) {
     fixture *fixture = context;
+    assert_true(peak_bytes > 0 && peak_bytes < UINT64_C(1) << 30); /* of a shell */
     assert_true(fixture->ended < CHILDREN_MAX);
     fixture->ends[fixture->ended].pid = pid;
     fixture->ends[fixture->ended].status = wait_status;

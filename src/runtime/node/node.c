@@ -30,6 +30,7 @@
 #include "runtime/common/session_dir.h"
 #include "runtime/common/worker_exit.h"
 #include "runtime/node/child.h"
+#include "runtime/node/memory_monitor.h"
 #include "runtime/node/node_manager.h"
 #include "runtime/node/node_store.h"
 #include "runtime/node/oom.h"
@@ -54,6 +55,8 @@ typedef struct node {
     zygote_pool *pool;          /* zygotes that fork workers */
     worker_logs *logs;          /* NULL: not available; workers inherit the node's output */
     map ordered;                /* pids of workers that the node has killed */
+    map peaks;               /* pid → kilobytes: peaks of workers that SIGKILL has ended, until they are explained */
+    memory_monitor *monitor; /* NULL: off */
     uint64_t oom_count;
     int null_fd; /* stdin of workers */
     boot_node told;
@@ -89,6 +92,12 @@ static void end_program(void *self, uint32_t program) {
     launch_spec_destroy(map_remove(&node->launch_specs, program));
 }
 
+/* An earlier worker may have had the pid of a new one. */
+static void forget_pid(node *node, pid_t pid) {
+    map_remove(&node->ordered, (uint64_t)pid);
+    map_remove(&node->peaks, (uint64_t)pid);
+}
+
 /* Starts a worker, or with a socket a zygote of workers. */
 static mr_status start_process(node *node, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
     boot_worker told = {.broker = node->broker_path,
@@ -100,7 +109,7 @@ static mr_status start_process(node *node, uint32_t program, const launch_spec *
     for (std_stream i = 0; logged && i < STD_STREAMS; i++) close(told.stdio.output_fds[i]);
     if (status == MR_OK) status = children_add(&node->children, *pid);
     if (logged) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
-    if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier worker had the same pid */
+    if (status == MR_OK) forget_pid(node, *pid);
     return status;
 }
 
@@ -137,7 +146,7 @@ static void worker_made(void *context, uint32_t program, pid_t pid) {
         return;
     }
     if (node->logs != NULL) worker_logs_made(node->logs, program, pid);
-    map_remove(&node->ordered, (uint64_t)pid);
+    forget_pid(node, pid);
     node_manager_child_started(node->core, program, pid);
 }
 
@@ -188,26 +197,38 @@ static worker_exit_memory look_at_memory(node *node) {
     return node->oom_count > before ? WORKER_EXIT_MEMORY_OUT : WORKER_EXIT_MEMORY_ENOUGH;
 }
 
-/* Writes facts about the end of a worker besides its wait status. */
-static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
-    node *node = context;
-    char last[300] = "";
-    worker_exit exit = {.wait_status = wait_status, .sentence = "", .last = last};
-    exit.ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
-    if (exit.ordered) exit.sentence = node_manager_sentence(node->core, pid);
-    if (WIFSIGNALED(wait_status) && !exit.ordered) exit.memory = look_at_memory(node);
-    if (node->logs != NULL && !exit.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
-    worker_exit_more_text(&exit, out, size);
+/* The kernel tells no size of a process that the OOM killer has ended, except its peak, until it is waited for. */
+static void find_sizes(node *node, int pid, worker_exit *exit) {
+    uint64_t kilobytes = (uint64_t)(uintptr_t)map_remove(&node->peaks, (uint64_t)pid);
+    exit->peak_bytes = kilobytes > 0 ? kilobytes * 1024 : child_peak_bytes(pid);
+    exit->limit_bytes = node->memory_bytes;
 }
 
-static void child_exited(void *context, pid_t pid, int wait_status) {
+/* Writes facts about the end of a worker besides its wait status. Returns the status of its death. */
+static mr_status explain(void *context, int pid, int wait_status, char *out, size_t size) {
     node *node = context;
+    char last[300] = "";
+    mr_status status = MR_PEER_DIED;
+    worker_exit exit = {.wait_status = wait_status, .sentence = "", .last = last};
+    exit.ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
+    if (exit.ordered) exit.sentence = node_manager_sentence(node->core, pid, &status);
+    if (WIFSIGNALED(wait_status) && !exit.ordered) exit.memory = look_at_memory(node);
+    if (exit.memory == WORKER_EXIT_MEMORY_OUT) find_sizes(node, pid, &exit);
+    if (node->logs != NULL && !exit.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
+    worker_exit_more_text(&exit, out, size);
+    return status;
+}
+
+static void child_exited(void *context, pid_t pid, int wait_status, uint64_t peak_bytes) {
+    node *node = context;
+    if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL && peak_bytes > 0)
+        map_put(&node->peaks, (uint64_t)pid, (void *)(uintptr_t)(peak_bytes / 1024));
     char how[640];
     worker_exit_status_text(wait_status, how, sizeof how);
     bool copied = zygote_pool_has(node->pool, pid);
     if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it and adds no text */
         size_t used = strlen(how);
-        explain(node, pid, wait_status, how + used, sizeof how - used);
+        (void)explain(node, pid, wait_status, how + used, sizeof how - used);
         used = strlen(how);
         if (broker_stats_now(node->broker).no_descriptor) /* the broker could not accept the worker's connection */
             snprintf(how + used, sizeof how - used,
@@ -262,6 +283,7 @@ static void deadline_came(void *context) {
 
 static void before_sleep(void *context) {
     node *node = context;
+    memory_monitor_stir(node->monitor);
     int64_t next_us = node_manager_next_us(node->core);
     int64_t left_us = next_us - clock_now_us(node->env.clock);
     event_loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
@@ -408,6 +430,7 @@ static mr_status node_open(node *node) {
     uint64_t total = memory_headroom_total();
     node->memory_bytes = total == MEMORY_HEADROOM_UNKNOWN ? 0 : total;
     node->deadline = event_loop_timer_create(node->loop, deadline_came, node);
+    node->monitor = memory_monitor_open(node->loop, node->core, node->broker, &node->config);
     node->before_sleep = event_loop_idle_add(node->loop, before_sleep, node);
     return open_port(node);
 }
@@ -420,11 +443,13 @@ static void node_close(node *node) {
     node_store_close(node->store);
     event_loop_idle_remove(node->before_sleep);
     event_loop_timer_destroy(node->deadline);
+    memory_monitor_close(node->monitor);
     node_manager_destroy(node->core);
     zygote_pool_destroy(node->pool); /* after the core, whose end drops jobs from the pool */
     map_for_each (slot, &node->launch_specs) launch_spec_destroy(slot.value);
     map_fini(&node->launch_specs);
     map_fini(&node->ordered);
+    map_fini(&node->peaks);
     for (size_t i = 0; i < sizeof node->ends / sizeof *node->ends; i++)
         if (node->ends[i] != NULL) event_loop_watch_remove(node->ends[i]);
     broker_close(node->broker);

@@ -125,6 +125,26 @@ static const char *kind_name(uint8_t kind) {
     return kind >= EVENT_TASK && kind <= EVENT_SUBMIT ? names[kind] : "?";
 }
 
+int64_t node_events_now(node_core *core, uint64_t process, char *name, size_t size) {
+    node_ring *ring = find(core, process);
+    event_ring_copy copy;
+    int64_t begun_us = 0;
+    if (ring == NULL) return 0;
+    if (event_ring_read(ring->memory, ring->bytes, RUNNING_SEARCHED, &copy) != MR_OK) {
+        error_clear();
+        return 0;
+    }
+    for (uint32_t i = copy.inside > 0 ? copy.count : 0; i > 0 && begun_us == 0; i--) {
+        const event *event = &copy.events[i - 1];
+        if (event->ended_us != 0 || event->kind == EVENT_WAIT) continue;
+        begun_us = event->begun_us;
+        span text = event_ring_copy_name(&copy, event->name);
+        if (name != NULL) snprintf(name, size, "%.*s", (int)text.size, (const char *)text.data);
+    }
+    event_ring_copy_fini(&copy);
+    return begun_us;
+}
+
 mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
     node_ring *ring = find(core, process);
     event_ring_copy copy;

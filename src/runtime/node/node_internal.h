@@ -46,14 +46,17 @@ typedef struct node_member { /* a process that has a link to the node */
     gpu_share gpus;     /* GPUs assigned to the worker */
     uint64_t gpus_seen; /* devices visible to the worker, if gpus_told */
     bool gpus_told;
-    uint64_t gpu_lease;   /* lease that its GPUs belong to; 0: none, or an actor's */
-    list lease_waits;     /* of node_lease_wait */
-    list answers;         /* answers that wait for room on the link */
-    list words;           /* one-way messages that wait for room */
-    const char *sentence; /* why the node kills it; NULL: not killed, or no reason */
-    bool leaves;          /* the scheduler's END asks it to exit instead of killing it */
-    bool unborn;          /* the actor's creation request waits for room */
-    bool doomed;          /* the job is over: the process is killed, and its later messages are ignored */
+    uint64_t gpu_lease; /* lease that its GPUs belong to; 0: none, or an actor's */
+    list lease_waits;   /* of node_lease_wait */
+    list answers;       /* answers that wait for room on the link */
+    list words;         /* one-way messages that wait for room */
+    char *sentence;     /* owned: why the node kills it; NULL: not killed, or no reason */
+    mr_status fate;     /* MR_EVICTED, MR_NOMEM: the memory monitor kills it, and its task is retried or not */
+    bool retriable;     /* the tasks of its lease may be retried */
+    int64_t given_us;   /* when it got its lease or its actor */
+    bool leaves;        /* the scheduler's END asks it to exit instead of killing it */
+    bool unborn;        /* the actor's creation request waits for room */
+    bool doomed;        /* the job is over: the process is killed, and its later messages are ignored */
 } node_member;
 
 typedef struct node_lease_wait { /* a pending lease request */
@@ -61,6 +64,7 @@ typedef struct node_lease_wait { /* a pending lease request */
     node_member *member;
     uint64_t ticket;
     rpc_call_token token;
+    bool retriable; /* the tasks may be retried */
 } node_lease_wait;
 
 typedef struct node_starting { /* a worker's process that has not joined yet */

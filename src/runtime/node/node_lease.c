@@ -202,6 +202,10 @@ static void grant_lease(node_core *core, const scheduler_decision *decision) {
     node_member *worker = node_member_by_process(core, decision->worker);
     if (!node_gpus_tell(core, worker, decision->lease, wait->token))
         node_lease_answer(core, wait->token, decision->lease, decision->worker);
+    if (worker != NULL) {
+        worker->retriable = wait->retriable;
+        worker->given_us = clock_now_us(core->env->clock);
+    }
     if (worker != NULL && worker->gpus.devices != 0) {
         worker->gpu_lease = decision->lease;
         map_put(&core->gpu_leases, decision->lease, worker);
@@ -218,6 +222,8 @@ static void grant(node_core *core, const scheduler_decision *decision) {
     MR_ASSERT(actor != NULL);
     mr_status status = scheduler_keep(core->scheduler, decision->client, decision->lease, &actor->need);
     MR_ASSERT(status == MR_OK);
+    node_member *worker = node_member_by_process(core, decision->worker);
+    if (worker != NULL) worker->given_us = clock_now_us(core->env->clock);
     node_actor_granted(&core->actors, actor, decision->worker);
 }
 
@@ -231,7 +237,7 @@ static void refuse(node_core *core, uint64_t ticket) {
 
 static void end(node_core *core, const scheduler_decision *decision) {
     node_member *member = node_member_by_process(core, decision->worker);
-    if (member != NULL && decision->evicted) member->sentence = NODE_GROUP_GONE;
+    if (member != NULL && decision->evicted && member->sentence == NULL) member->sentence = xstrdup(NODE_GROUP_GONE);
     if (member != NULL && member->leaves)
         node_dismiss(core, decision->worker, 0);
     else
@@ -292,11 +298,14 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
+    bool retriable = reader_u8(reader) != 0;
+    if (reader->failed) return error_set(MR_CORRUPT, "malformed lease request from process %d", member->pid);
     MR_TRY(node_check_hope(core, member->program));
     if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
     if (scheduler_impossible(core->scheduler, &need))
         node_warn_impossible(core, member->program, "a task", &need, NULL);
-    node_lease_wait *wait = XNEW(node_lease_wait, .ticket = core->next_ticket++, .member = member, .token = token);
+    node_lease_wait *wait =
+        XNEW(node_lease_wait, .ticket = core->next_ticket++, .member = member, .token = token, .retriable = retriable);
     list_push_back(&member->lease_waits, &wait->place);
     map_put(&core->lease_waits, wait->ticket, wait);
     scheduler_request(core->scheduler, member->process, wait->ticket, &need);

@@ -35,6 +35,7 @@ static void member_free(node_core *core, node_member *member) {
     map_remove(&core->gpu_leases, member->gpu_lease);
     map_remove(&core->by_link, member->link.v);
     map_remove(&core->by_process, member->process);
+    free(member->sentence);
     free(member);
 }
 
@@ -296,10 +297,13 @@ bool node_manager_is_starting(const node_core *core, int pid) {
     return map_get(&core->starting, (uint64_t)pid) != NULL;
 }
 
-const char *node_manager_sentence(const node_core *core, int pid) {
+const char *node_manager_sentence(const node_core *core, int pid, mr_status *status) {
+    *status = MR_PEER_DIED;
     map_for_each (slot, &core->by_process) {
         const node_member *member = slot.value;
-        if (member->pid == pid && member->sentence != NULL) return member->sentence;
+        if (member->pid != pid || member->sentence == NULL) continue;
+        if (member->fate != MR_OK) *status = member->fate;
+        return member->sentence;
     }
     return "";
 }

@@ -12,6 +12,7 @@
  *   node_actor_create.c  requests about actors, and the operations of their table (node_actor.h)
  *   node_actor_args.c    arguments of actors that may be created again
  *   node_inspect.c       queries about the node and its processes
+ *   node_evict.c         workers that the memory monitor may end
  *   node_events.c        latest calls of workers, in rings of shared memory
  *   node_internal.h      state that these files share */
 #pragma once
@@ -20,6 +21,7 @@
 #include "runtime/common/resources.h"
 #include "runtime/node/launcher.h"
 #include "runtime/node/node_output.h"
+#include "runtime/node/oom_policy.h"
 #include "store/object_header.h"
 #include "store/store_server.h"
 
@@ -91,8 +93,20 @@ void node_manager_child_started(node_core *core, uint32_t program, int pid);
 void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
 
 bool node_manager_is_starting(const node_core *core, int pid); /* the process has not joined yet */
-/* Reason why the node has killed a process, for the text of its death; "": not killed, or no reason. */
-const char *node_manager_sentence(const node_core *core, int pid);
+/* Reason why the node has killed a process, for the text of its death; "": not killed, or no reason. *status is the
+ * status of its death: MR_PEER_DIED, or what node_manager_evict has decided. */
+const char *node_manager_sentence(const node_core *core, int pid, mr_status *status);
+
+/* ---- For the memory monitor. */
+
+/* Whether something runs that may be ended: tasks, or only actors. */
+bool node_manager_has_work(const node_core *core, bool *tasks_run);
+/* All workers that may be ended, without their `bytes`; *out is owned. False: one is being ended, and is not gone. */
+bool node_manager_workers(node_core *core, oom_worker **out, size_t *count);
+/* What a process of this node is: the name of the task or the class of the actor that it runs; "": not known. */
+void node_manager_name(node_core *core, int pid, char *out, size_t size);
+/* Ends a worker. Its tasks are retried, and the retry does not count; or the one that runs fails. */
+void node_manager_evict(node_core *core, uint64_t process, bool retry, const char *why);
 
 /* A process started by the launcher has ended; `how` is a text such as "exited with status 3". */
 void node_manager_child_ended(node_core *core, int pid, const char *how);

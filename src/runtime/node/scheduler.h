@@ -117,6 +117,7 @@ typedef struct scheduler_stats {
     resources total, free;
 } scheduler_stats;
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
+bool scheduler_has_leases(const scheduler *scheduler);
 bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* the program has a worker for tasks */
 
 typedef struct scheduler_snapshot { /* of one process */

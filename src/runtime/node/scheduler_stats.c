@@ -18,6 +18,8 @@ scheduler_stats scheduler_stats_now(const scheduler *scheduler) {
     return stats;
 }
 
+bool scheduler_has_leases(const scheduler *scheduler) { return scheduler->leases_by_id.count > 0; }
+
 bool scheduler_program_runs(const scheduler *scheduler, uint32_t number) {
     const program *program = scheduler_program_of(scheduler, number);
     return program != NULL && program->workers > 0;

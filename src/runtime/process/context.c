@@ -395,6 +395,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     list_init(&mr->idle);
     context_views_init(mr);
     core_worker_init(&mr->worker, &mr->env, &mr->host, entry->role, (int)getpid());
+    mr->worker.tasks.evictions_max = (uint32_t)config.task_oom_retries;
     if (entry->role == WIRE_WORKER) worker_attach(&mr->worker);
     shm_transport_options options = runtime_config_port(&config, path, "");
     status = shm_transport_open(&options, &rpc_events, mr->worker.rpc, &mr->transport);

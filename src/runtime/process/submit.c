@@ -194,7 +194,7 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
     if (name == NULL) return false;
     int retries = options == NULL ? TASK_RETRIES : retries_of(options);
     tasks *tasks = &mr->worker.tasks;
-    struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
+    struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name, retries) : NULL;
     const object *result = lease == NULL ? NULL : tasks_submit_straight(tasks, lease, name, args, count, retries);
     return end_straight(mr, name, result, out);
 }

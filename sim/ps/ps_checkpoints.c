@@ -34,6 +34,8 @@ static void *start(sim_node *node, const env *env, void *argument) {
     checkpoint_store_options options = {.address = sim_node_name(node),
                                         .controller = "director",
                                         .disk = env->disk,
+                                        .piece = ((ps_process *)argument)->cluster->piece,
+                                        .room = 10 * ((ps_process *)argument)->cluster->piece,
                                         .exact = ((ps_process *)argument)->cluster->pause_us != 0,
                                         .send = send_bytes,
                                         .on_whole = on_whole,

@@ -152,6 +152,7 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                                    .values_context = &process->ps_process->cluster->machine,
                                    .rank_bytes = process->ps_process->cluster->rank_bytes,
                                    .link_bytes = process->ps_process->cluster->link_bytes,
+                                   .piece = process->ps_process->cluster->piece,
                                    .send = send_bytes,
                                    .on_applied = on_applied,
                                    .on_loaded = on_loaded,

@@ -47,6 +47,7 @@ struct ps_cluster {
     uint32_t quits;                    /* outside rounds: one bit per rank that leaves for good in the middle */
     double fresh_chance;               /* probability that a pull must be fresh */
     uint64_t rank_bytes, link_bytes;   /* credit; 0: no bound */
+    size_t piece;                      /* bytes of the pieces of large messages; 0: no message is large */
     uint32_t pulls_max;                /* pulls of a rank in flight; 0: no bound */
     float_machine_context machine;     /* BSP: rounds may need norms */
     bool spreads;                      /* pulls go to any replica; else to the read replicas, if any */

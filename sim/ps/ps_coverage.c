@@ -26,6 +26,7 @@ static const struct {
     STATUS(FROZEN, GONE),
     STATUS(ORDERED, GONE),
     STATUS(ORDERED, LATER),
+    STATUS(TAKEN_PIECE, LATER), /* no room for a large message */
 #undef STATUS
 };
 enum { SAID_COUNT = sizeof said / sizeof *said };

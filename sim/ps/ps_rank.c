@@ -484,9 +484,11 @@ static void train(ps_rank *rank) {
 
 /* ---- Beginning, receiving, ending. */
 
+/* Pieces of several pushes are on their way at once: the order in which they began does not show. */
 static void send_bytes(void *context, const char *address, span bytes) {
     ps_rank *rank = context;
-    ps_order_checker_sent(&rank->checker, rank->process->cluster->sim, rank_map(rank->rank), bytes);
+    const ps_cluster *cluster = rank->process->cluster;
+    if (cluster->piece == 0) ps_order_checker_sent(&rank->checker, cluster->sim, rank_map(rank->rank), bytes);
     rank->send(rank->context, address, bytes);
 }
 
@@ -500,6 +502,7 @@ ps_rank *ps_rank_begin(ps_process *process, const env *env, const rank_agent *ag
     rank_options options = {.rank = rank,
                             .spread = process->cluster->spreads ? RANK_ANY : RANK_HOT,
                             .pulls_max = process->cluster->pulls_max,
+                            .piece = process->cluster->piece,
                             .address = sim_node_name(process->node),
                             .controller = "director",
                             .send = send_bytes,

@@ -6,6 +6,9 @@
  * all kinds occur for a while; they heal, and all ranks must end their steps, and every slot must have its replicas,
  * equal and on the right servers.
  *
+ * The scenario `pieces` is the same with pieces of a few bytes (transfer.h): every state, cut, snapshot, log entry and
+ * push needs many of them.
+ *
  * A server is not killed while it has the last living replica of a slot, in the newest cluster map or in one that may
  * yet be decided: no protocol can repair that loss. One kind of loss remains: a server dies, and before the controller
  * notices, it gives up the other replica on a false suspicion. ps_checker.h has the checks of each step. Checked at the
@@ -40,6 +43,7 @@ enum {
     AWAY_STREAM = 18,
     SAVE_STREAM = 19,
     LEAVE_STREAM = 20,
+    PIECES_STREAM = 21,
     FED_STEPS_MAX = 20,
     MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
@@ -307,6 +311,12 @@ static void on_group(void *context, const sim_node *node, const consumer_group *
     ps_data_checker_knows(&((ps_cluster *)context)->checker, group);
 }
 
+static void draw_pieces(ps_cluster *cluster) {
+    static const size_t sizes[] = {4, 8, 20};
+    struct rng own = sim_fork_rng(cluster->sim, PIECES_STREAM);
+    cluster->piece = sizes[rng_below(&own, 3)];
+}
+
 static void build(ps_cluster *cluster) {
     cluster->book.sim = cluster->checker.sim = cluster->sim;
     cluster->checker.checker = &cluster->ps_checker;
@@ -352,9 +362,10 @@ void ps_describe(span head, char *text, size_t size) {
                          message.status);
 }
 
-static void run(const scenario_options *options, scenario_result *result) {
+static void run_with(const scenario_options *options, bool pieces, scenario_result *result) {
     ps_cluster cluster = {.sim = sim_create(options)};
     sim_describe(cluster.sim, ps_describe);
+    if (pieces) draw_pieces(&cluster);
     build(&cluster);
     fault_limits limits = {.allowed = FAULT_ALL,
                            .until_us = PS_FAULTS_US,
@@ -375,6 +386,9 @@ static void run(const scenario_options *options, scenario_result *result) {
     cluster_map_fini(&cluster.newest);
     for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) cluster_map_fini(&cluster.proposals[i]);
 }
+
+static void run(const scenario_options *options, scenario_result *result) { run_with(options, false, result); }
+static void run_pieces(const scenario_options *options, scenario_result *result) { run_with(options, true, result); }
 
 static const scenario_mutation mutations[] = {
     {"no-epoch", "servers act on messages of other chain epochs", 300},
@@ -447,3 +461,12 @@ static const scenario_mutation mutations[] = {
 
 const scenario ps_scenario = {"ps", "servers, ranks and chains: pushes applied exactly once, versions equal bit by bit",
                               mutations, run};
+
+static const scenario_mutation piece_mutations[] = {
+    {"pieces-holes", "a receiver appends a piece although the one before it is missing", 300},
+    {"pieces-mixed", "a receiver continues a message with pieces of another one", 1000},
+    {0},
+};
+
+const scenario pieces_scenario = {"pieces", "as ps, with messages that travel in pieces of a few bytes",
+                                  piece_mutations, run_pieces};

@@ -7,7 +7,9 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/hash.h"
+#include "base/invariants.h"
 #include "base/log.h"
+#include "ps/transfer.h"
 
 typedef struct send_queue {
     char address[SLOT_MESSAGE_ADDRESS_MAX];
@@ -30,8 +32,13 @@ struct batcher {
     size_t own_count;
     /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
     shared_bytes *spare;
-    bool told_large; /* a message that is too large was logged */
+    transfers *transfers; /* owned */
+    bool told_large;      /* a message that is too large was logged */
 };
+
+static void send_message(void *context, const char *address, const slot_message *message) {
+    batcher_add(context, address, message);
+}
 
 batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address) {
     MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX);
@@ -41,10 +48,12 @@ batcher *batcher_create(const batcher_host *host, uint32_t who, const char *addr
     strcpy(batcher->head.address, address);
     batcher->cache = host->cache == NULL ? map_cache_create() : map_cache_ref(host->cache);
     batcher->page = map_cache_open(batcher->cache);
+    batcher->transfers = transfers_create(host->piece, host->room, send_message, batcher);
     return batcher;
 }
 
 void batcher_destroy(batcher *batcher) {
+    transfers_destroy(batcher->transfers);
     for (size_t i = 0; i < batcher->count; i++) slot_packet_fini(&batcher->queues[i].packet);
     for (size_t i = 0; i < batcher->own_count; i++) shared_bytes_unref(batcher->own[i]);
     free(batcher->own);
@@ -57,6 +66,7 @@ void batcher_destroy(batcher *batcher) {
 }
 
 void batcher_set_incarnation(batcher *batcher, uint64_t incarnation) {
+    transfers_drop(batcher->transfers);
     batcher->head.incarnation = incarnation;
     batcher->said = 0;
 }
@@ -68,6 +78,7 @@ void batcher_adopt(batcher *batcher, span bytes) {
     batcher->head.number = map->number;
     batcher->head.generation = map->generation;
     batcher->said = 0;
+    transfers_enter(batcher->transfers, map);
     batcher->host.on_map(batcher->host.context, map);
 }
 
@@ -152,13 +163,14 @@ static void send_queued(batcher *batcher, send_queue *send_queue) {
 
 static void tell_large(batcher *batcher, const slot_message *message) {
     if (!batcher->told_large)
-        log_error("%s of slot %u has %zu bytes; the limit of a message is %d: create the table with more slots",
+        log_error("%s of slot %u has %zu bytes; the limit of an answer is %d: pull fewer keys at once",
                   slot_message_kind_name(message->kind), message->slot, slot_message_payload_size(message),
                   SLOT_MESSAGE_PAYLOAD_MAX);
     batcher->told_large = true;
 }
 
 void batcher_add(batcher *batcher, const char *address, const slot_message *message) {
+    if (message != NULL && transfers_take(batcher->transfers, address, message)) return;
     send_queue *send_queue = find_send_queue(batcher, address);
     if (send_queue == NULL) send_queue = take_send_queue(batcher, address);
     if (message == NULL) return;
@@ -172,6 +184,17 @@ void batcher_add(batcher *batcher, const char *address, const slot_message *mess
         begin(batcher, send_queue);
     }
     slot_packet_add(&send_queue->packet, message);
+}
+
+bool batcher_ask(batcher *batcher, const char *address, uint32_t slot, slot_message_kind kind) {
+    return transfers_ask(batcher->transfers, address, slot, kind);
+}
+
+uint64_t batcher_out(const batcher *batcher) { return transfers_out(batcher->transfers); }
+void batcher_ask_all(batcher *batcher) { transfers_ask_all(batcher->transfers); }
+
+void batcher_move(batcher *batcher, const shared_bytes *bytes, span to) {
+    transfers_move(batcher->transfers, bytes, to);
 }
 
 void batcher_flush(batcher *batcher) {
@@ -207,11 +230,34 @@ static void read_maps(batcher *batcher, reader reader, uint32_t count) {
         if (message.kind == SLOT_MESSAGE_MAP) batcher_adopt(batcher, message.payload);
 }
 
+static void take_piece(batcher *batcher, const slot_message_head *head, const slot_message *piece) {
+    slot_message whole;
+    if (!batcher->host.takes_pieces) return;
+    shared_bytes *bytes = transfers_take_piece(batcher->transfers, head, piece, &whole);
+    if (bytes != NULL) batcher->host.on_part(batcher->host.context, head, &whole, bytes);
+    shared_bytes_unref(bytes);
+}
+
+/* Roles of one process have one address, so the answer names the sender of the pieces. */
+static void take_taken(batcher *batcher, const slot_message *message) {
+    if (message->rank == batcher->head.who) transfers_take_taken(batcher->transfers, message);
+}
+
+static void read_part(batcher *batcher, const slot_message_head *head, const slot_message *message,
+                      shared_bytes *bytes) {
+    switch (message->kind) {
+    case SLOT_MESSAGE_MAP: break; /* adopted before */
+    case SLOT_MESSAGE_PIECE: take_piece(batcher, head, message); break;
+    case SLOT_MESSAGE_TAKEN_PIECE: take_taken(batcher, message); break;
+    default: batcher->host.on_part(batcher->host.context, head, message, bytes);
+    }
+}
+
 static void read_parts(batcher *batcher, const slot_message_head *head, reader reader, uint32_t count,
                        shared_bytes *bytes) {
     slot_message message;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
-        if (message.kind != SLOT_MESSAGE_MAP) batcher->host.on_part(batcher->host.context, head, &message, bytes);
+        read_part(batcher, head, &message, bytes);
 }
 
 /* Returns a buffer for a small packet; a buffer that a holder still references is replaced by a new one. */
@@ -246,4 +292,5 @@ void batcher_take_bytes(batcher *batcher, span bytes, shared_bytes *shared) {
         if (head.generation == batcher->head.generation) read_parts(batcher, &head, reader, count, shared);
     }
     batcher_flush(batcher);
+    CHECK_INVARIANTS(1, transfers_check(batcher->transfers));
 }

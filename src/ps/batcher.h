@@ -8,8 +8,11 @@
  *
  * A packet of another generation is ignored except for its cluster map: a newer map is adopted, an older one never.
  *
- * Bounds     a slot message of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The number
- *            of peers in one step is not bounded, and each peer is found in constant time.
+ * A large message goes in pieces, over many steps (transfer.h). The receiver's host takes it as a whole, from the head
+ * of the packet with its last piece.
+ *
+ * Bounds     an answer to a rank of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The
+ *            number of peers in one step is not bounded, and each peer is found in constant time.
  * Ownership  the cluster map belongs to the map cache (map_cache.h); bytes that are sent are borrowed for the call. */
 #pragma once
 #include "base/shared_bytes.h"
@@ -31,7 +34,10 @@ typedef struct batcher_host {
     /* called for every packet, before its messages; may be NULL */
     void (*on_head)(void *context, const slot_message_head *from);
     void *context;
-    map_cache *cache; /* shared; NULL: a private one */
+    map_cache *cache;  /* shared; NULL: a private one */
+    bool takes_pieces; /* the host receives large messages; other roles of its process ignore their pieces */
+    size_t piece;      /* bytes of the pieces that are sent (transfer.h); 0: the default */
+    uint64_t room;     /* bytes of incomplete large messages that are received; 0: no bound */
 } batcher_host;
 
 batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address); /* copies its arguments */
@@ -43,6 +49,13 @@ void batcher_adopt(batcher *batcher, span map);         /* no-op unless the map 
 
 /* `message` NULL: ensures that a packet is sent, as a heartbeat. */
 void batcher_add(batcher *batcher, const char *address, const slot_message *message);
+/* Whether a large message of this kind about the slot is on its way to the peer. If so, asks what has arrived. */
+bool batcher_ask(batcher *batcher, const char *address, uint32_t slot, slot_message_kind kind);
+/* Bytes of all large messages that are on their way; batcher_ask_all asks what has arrived of each. */
+uint64_t batcher_out(const batcher *batcher);
+void batcher_ask_all(batcher *batcher);
+/* The content of a shared buffer, the tail of messages, is now at `to`, unchanged; empty: the messages are lost. */
+void batcher_move(batcher *batcher, const shared_bytes *bytes, span to);
 void batcher_flush(batcher *batcher);            /* sends all added messages */
 void batcher_take(batcher *batcher, span bytes); /* takes a received packet; flushes */
 /* As batcher_take, for bytes in a shared buffer: code that keeps some of the bytes references the buffer. `shared`

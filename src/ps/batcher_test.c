@@ -9,10 +9,12 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/alloc.h"
 
-enum { MESSAGES = 16 };
+enum { MESSAGES = 64 };
 
 typedef struct fixture { /* two batchers, and the packets between them, delivered by hand */
     batcher *batchers[2];
@@ -23,6 +25,8 @@ typedef struct fixture { /* two batchers, and the packets between them, delivere
     size_t first, count;
     size_t parts[2], maps[2], heads[2];
     uint64_t last_name[2];
+    size_t last_size[2];
+    uint64_t last_sum[2]; /* of the last large payload */
 } fixture;
 
 typedef struct endpoint {
@@ -44,6 +48,9 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
     endpoint *endpoint = context;
     endpoint->fixture->parts[endpoint->at]++;
     endpoint->fixture->last_name[endpoint->at] = message->name;
+    endpoint->fixture->last_size[endpoint->at] = message->payload.size;
+    if (message->payload.size > SLOT_MESSAGE_POINTED)
+        endpoint->fixture->last_sum[endpoint->at] = XXH3_64bits(message->payload.data, message->payload.size);
 }
 static void on_head(void *context, const slot_message_head *from) {
     endpoint *endpoint = context;
@@ -80,7 +87,8 @@ static void open_fixture(fixture *fixture, endpoint *endpoints) {
                              .on_map = on_map,
                              .on_part = on_part,
                              .on_head = on_head,
-                             .context = &endpoints[i]};
+                             .context = &endpoints[i],
+                             .takes_pieces = true};
         fixture->batchers[i] = batcher_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
     }
 }
@@ -156,6 +164,27 @@ static void messages_to_oneself_are_delivered(void **state) {
     assert_true(fixture.parts[0] == 600 && fixture.last_name[0] == 600 && fixture.count == 0);
     batcher_take(fixture.batchers[0], span_of("noise", 5));
     assert_int_equal(fixture.heads[0], 2);
+    close_fixture(&fixture);
+}
+
+/* The limit of one packet is no limit of a message. */
+static void a_message_of_any_size_arrives(void **state) {
+    fixture fixture;
+    endpoint endpoints[2];
+    open_fixture(&fixture, endpoints);
+    size_t size = (size_t)SLOT_MESSAGE_PAYLOAD_MAX + 4097;
+    shared_bytes *large = shared_bytes_new(size);
+    for (size_t i = 0; i < size; i++) shared_bytes_room(large)[i] = (uint8_t)(i * 31 + (i >> 16));
+    uint64_t sum = XXH3_64bits(shared_bytes_room(large), size);
+    batcher_add(
+        fixture.batchers[0], "b",
+        &(slot_message){.kind = SLOT_MESSAGE_STATE, .name = 5, .payload = shared_bytes_bytes(large), .bytes = large});
+    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_ENTRY, .name = 6});
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture);
+    assert_true(fixture.parts[1] == 2 && fixture.last_name[1] == 6 && fixture.last_sum[1] == sum);
+    assert_true(large->refs == 1 && batcher_out(fixture.batchers[0]) == 0);
+    shared_bytes_unref(large);
     close_fixture(&fixture);
 }
 
@@ -263,6 +292,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads_are_pointed_at_where_they_lie),
         cmocka_unit_test(one_step_is_one_batch),
+        cmocka_unit_test(a_message_of_any_size_arrives),
         cmocka_unit_test(many_are_told_in_one_step),
         cmocka_unit_test(maps_spread_both_ways),
         cmocka_unit_test(another_generation_is_not_heard),

@@ -273,7 +273,7 @@ static uint8_t free_place(const checkpoint_store *store, uint32_t slot) {
 static mr_status read_shard(const checkpoint_store *store, const shard *shard, uint32_t slot, buffer *out) {
     char name[DISK_NAME_MAX];
     name_shard(store, name, shard->place, slot);
-    mr_status status = disk_read_all(store->options.disk, name, CHECKPOINT_STORE_FILE_MAX, out);
+    mr_status status = disk_read_all(store->options.disk, name, (size_t)shard->size, out);
     bool good = status == MR_OK && out->size == shard->size &&
                 (XXH3_64bits(out->data, out->size) == shard->sum || MUTATED("no-sum"));
     if (status == MR_OK || status == MR_NOT_FOUND || status == MR_TOO_LARGE) status = good ? MR_OK : MR_CORRUPT;
@@ -357,8 +357,7 @@ static void make_whole(checkpoint_store *store) {
  * payload asks whether the snapshot is stored; RESEND requests it if it is not, because a snapshot may be large. */
 static void take_cut(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
     checkpoint *making = &store->making;
-    if (message->slot >= batcher_map(store->batcher)->slot_count || message->payload.size > CHECKPOINT_STORE_SHARD_MAX)
-        return;
+    if (message->slot >= batcher_map(store->batcher)->slot_count) return;
     bool late = message->name <= store->real.number || message->name < making->number;
     bool there = late || (message->name == making->number && making->shards[message->slot].there);
     if (!late) {
@@ -413,13 +412,20 @@ static void take_fetch(checkpoint_store *store, const slot_message_head *from, c
     const checkpoint *real = &store->real;
     if (message->name != real->number || message->slot >= real->slot_count) return;
     const shard *shard = &real->shards[message->slot];
+    if (batcher_ask(store->batcher, from->address, message->slot, SLOT_MESSAGE_SHARD)) return; /* it is on its way */
+    uint64_t out = batcher_out(store->batcher);
+    if (out != 0 && out + shard->size > store->options.room) {
+        batcher_ask_all(store->batcher);
+        return;
+    }
     buffer bytes;
-    buffer_init(&bytes, CHECKPOINT_STORE_SHARD_MAX);
+    buffer_init(&bytes, CHECKPOINT_STORE_FILE_MAX);
     mr_status status = load(store, shard, message->slot, &bytes);
     if (status == MR_OK)
         batcher_add(store->batcher, from->address,
                     &(struct slot_message){.kind = SLOT_MESSAGE_SHARD,
                                            .slot = message->slot,
+                                           .epoch = message->epoch,
                                            .lsn = shard->lsn,
                                            .name = message->name,
                                            .payload = span_of(bytes.data, bytes.size)});
@@ -452,11 +458,15 @@ checkpoint_store *checkpoint_store_create(const checkpoint_store_options *option
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
               strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
     checkpoint_store *store = XNEW(checkpoint_store, .options = *options, .next_tick_us = now_us);
+    if (store->options.room == 0) store->options.room = CHECKPOINT_STORE_ROOM;
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
                          .on_part = on_part,
-                         .context = store};
+                         .context = store,
+                         .takes_pieces = true,
+                         .piece = options->piece,
+                         .room = store->options.room};
     store->batcher = batcher_create(&host, SLOT_MESSAGE_CHECKPOINTS, options->address);
     return store;
 }

@@ -44,6 +44,9 @@
  *   manifest-<i>                  unchanged manifests of the checkpoints before it
  *   shard-<place>-<slot>          the cut (replica.h), or its encoding by the host's format, with that format's ending
  *
+ * Bounds  Snapshots travel in pieces (transfer.h). CHECKPOINT_STORE_ROOM bytes of incomplete ones are held, but one of
+ *         any size; a FETCH beyond as many bytes that are on their way is ignored, and repeated by the replica.
+ *
  * Pure except for the disk, whose operations block. */
 #pragma once
 #include "net/disk.h"
@@ -53,12 +56,9 @@
 #define CHECKPOINT_STORE_MAGIC    UINT32_C(0x33504544)
 #define CHECKPOINT_STORE_MANIFEST "manifest"
 #define CHECKPOINT_STORE_TICK_US  INT64_C(100000)
-enum {
-    CHECKPOINT_STORE_SHARD_MAX = SLOT_MESSAGE_PAYLOAD_MAX,
-    CHECKPOINT_STORE_FILE_MAX = CHECKPOINT_STORE_SHARD_MAX + (32 << 20),
-    CHECKPOINT_STORE_KEPT = 3,
-    CHECKPOINT_STORE_DAMAGE_MAX = 160
-};
+#define CHECKPOINT_STORE_FILE_MAX (UINT64_C(1) << 40)   /* bytes of a slot's file */
+#define CHECKPOINT_STORE_ROOM     (UINT64_C(512) << 20) /* bytes of snapshots that are received, or sent, at once */
+enum { CHECKPOINT_STORE_KEPT = 3, CHECKPOINT_STORE_DAMAGE_MAX = 160 };
 
 typedef struct checkpoint_store checkpoint_store;
 
@@ -81,6 +81,8 @@ typedef struct checkpoint_store_options {
      * be NULL. */
     void (*on_trouble)(void *context, mr_status status);
     void *context;
+    size_t piece;  /* bytes of a piece of a large message (transfer.h); 0: the default */
+    uint64_t room; /* 0: CHECKPOINT_STORE_ROOM */
 } checkpoint_store_options;
 
 /* ---- For programs that only read the files. */

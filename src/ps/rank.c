@@ -46,6 +46,7 @@ mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payloa
 
 void rank_move(rank *rank, const shared_bytes *bytes, span to) {
     batcher_flush(rank->batcher);
+    batcher_move(rank->batcher, bytes, to);
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         rank_lane *lane = &rank->lanes[rank->touched[i]];
         for (size_t k = 0; k < lane->count; k++)
@@ -271,7 +272,8 @@ rank *rank_create(const rank_options *options) {
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = rank,
-                         .cache = options->cache};
+                         .cache = options->cache,
+                         .piece = options->piece};
     rank->batcher = batcher_create(&host, SLOT_MESSAGE_RANK | options->rank, options->address);
     return rank;
 }

@@ -77,6 +77,7 @@ typedef struct rank_options {
     void (*on_ordered)(void *context, replica_log_kind kind, bool done, uint64_t round);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
+    size_t piece;     /* bytes of a piece of a large message (transfer.h); 0: the default */
 } rank_options;
 
 typedef struct rank rank;

@@ -27,11 +27,11 @@
  *      chain, and logs nothing of the old epoch any more: a deposed head cannot commit.
  *   4  A new head takes the longest log of all members, and serves when all of that has committed. Logs of members are
  *      prefixes of each other, so the longest has all acknowledged entries.
- *   5  The tail fills a joiner: with the state at one lsn, then every later entry. Once the joiner is gated the tail
- *      commits only entries that the joiner has, too; when the joiner also has all entries that the tail has applied,
- *      and all that the tail had logged when it entered the epoch (others may have committed those), the next cluster
- *      map may add the joiner to the chain. Only an epoch ends a gate: no member of the chain can know whether that
- *      cluster map was decided.
+ *   5  The tail fills a joiner: with the state at one lsn, which travels in pieces (transfer.h), then every later
+ *      entry. Once the joiner is gated the tail commits only entries that the joiner has, too; when the joiner also has
+ *      all entries that the tail has applied, and all that the tail had logged when it entered the epoch (others may
+ *      have committed those), the next cluster map may add the joiner to the chain. Only an epoch ends a gate: no
+ *      member of the chain can know whether that cluster map was decided.
  *   6  names[rank] is the last applied seq: part of the state, copied and replicated with it. A seq at or below it is
  *      acknowledged and not applied; a seq in the log is acknowledged when it commits; any other must follow its
  *      `prev`. In BSP the version counts rounds, and replaces the seqs of the ranks.
@@ -58,23 +58,30 @@
  * replica_check asserts what one replica can see: for 1, the order of the three, and that a server without a replica
  * has no state of one; for 2 and 4, that a head's level is the end of its log, and that it serves once the inherited
  * entries are applied; for 3, that its phase follows from its place in the chain of its epoch; for 5, that a joiner is
- * filled, begun, gated and ready in this order; for 6, that the last seq of each rank in the log is known; for 7, that
- * contributions, the sum and the decided set fit together; for 8, that one pull of each rank waits; for 9, that a cut
- * has its bytes. slot_server_check asserts 10 for all replicas of a server.
+ * filled, begun and ready in this order, and not ready without a gate; for 6, that the last seq of each rank in the log
+ * is known; for 7, that contributions, the sum and the decided set fit together; for 8, that one pull of each rank
+ * waits; for 9, that a cut has its bytes. slot_server_check asserts 10 for all replicas of a server.
  *
  * Pure: messages in, messages out, ticks for lost messages: a tick asks first, and resends only what has not arrived.
  * Correctness does not depend on time.
  *
  * Bounds      the log: windows and credit of the ranks; contributions of one open round; one kept version; one cut;
  *             one waiting pull of each rank, with its query; for a joiner REPLICA_KEPT_MAX entries, twice as many with
- *             every tick up to REPLICA_SLACK_DOUBLES times, or the link credit of REPLICA_KEPT_LINKS links in bytes.
+ *             every tick up to REPLICA_SLACK_DOUBLES times, or the link credit of REPLICA_KEPT_LINKS links in bytes;
+ *             REPLICA_KEPT_STATE entries while its state is on the way: with more the gate is closed until it arrives.
  * Ownership   payloads stay in their shared buffers (shared_bytes.h). */
 #pragma once
 #include "ps/cluster_map.h"
 #include "ps/replica_log.h"
 #include "ps/state_machine.h"
 
-enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16, REPLICA_SLACK_DOUBLES = 6 };
+enum {
+    REPLICA_GATE_SLACK = 4,
+    REPLICA_KEPT_MAX = 64,
+    REPLICA_KEPT_LINKS = 16,
+    REPLICA_SLACK_DOUBLES = 6,
+    REPLICA_KEPT_STATE = REPLICA_LOG_MAX / 4
+};
 
 typedef enum replica_phase {
     REPLICA_OUT,

@@ -30,11 +30,20 @@ static bool lacks_too_much(const replica *replica, uint64_t level) {
            (most != 0 && replica_log_bytes(&replica->log, level, applied) > most);
 }
 
-/* Keeps the applied entries that a joiner still lacks; a joiner that lacks too much is filled again from the start. */
+/* A state takes as long as it is large. While it is on its way to the joiner many more entries are kept, and then the
+ * gate is closed: if the joiner were filled again from the start, a slot whose state takes longer than these entries
+ * would never get its replica. */
+static bool keeps_too_much(const replica *replica) {
+    return replica->join.successor.level + REPLICA_KEPT_STATE < replica->log.applied;
+}
+
+/* Keeps the applied entries that a joiner still lacks; a joiner that has its state and lacks too much is filled again
+ * from the start. */
 static void trim(replica *replica) {
     replica_join *join = &replica->join;
     uint64_t applied = replica->log.applied;
-    if (join->filled && !join->gated && lacks_too_much(replica, join->successor.level))
+    if (join->filled && !join->begun && keeps_too_much(replica)) join->gated = true;
+    if (join->begun && !join->gated && lacks_too_much(replica, join->successor.level))
         join->filled = join->begun = false;
     bool keeps = join->filled && join->successor.level < applied;
     replica_log_trim(&replica->log, keeps ? join->successor.level : applied);

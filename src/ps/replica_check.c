@@ -40,12 +40,12 @@ static void check_head(const replica *replica) {
     MR_ASSERT(replica->answered < (1u << replica->chain.count) - 1);     /* 4 */
 }
 
-/* 5: a joiner is filled, then begun, then gated, then ready; entries that it lacks are in the log. */
+/* 5: a joiner is filled, then begun, then ready, behind a gate; entries that it lacks are in the log. */
 static void check_join(const replica *replica) {
     const replica_join *join = &replica->join;
     MR_ASSERT(!join->wanted || (replica_is_tail(replica) && replica->phase != REPLICA_ENTERING));
     MR_ASSERT((join->wanted || !join->filled) && (join->filled || !join->begun));
-    MR_ASSERT((join->begun || !join->gated) && (join->gated || !join->ready));
+    MR_ASSERT((join->wanted || !join->gated) && ((join->gated && join->begun) || !join->ready));
     MR_ASSERT(!join->filled || join->successor.level >= replica->log.base);
 }
 

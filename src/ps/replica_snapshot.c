@@ -3,7 +3,7 @@
  *   state    bytes  what
  *            8 8 …  version, checkpoint that was cut last, seqs by rank;
  *            n n    in BSP ranks that are frozen, that were counted before;
- *            4 + n  the values
+ *            4 …    the size of the values modulo 2^32; the values, up to the end: a slot may have any size
  *
  *   joiner   bytes  what
  *            4      number of seqs
@@ -108,8 +108,9 @@ static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool re
     bool sets = rank_set_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
                 rank_set_read(reader, rounds_of(replica, ranks), &replica->past);
     if (resumes) replica->frozen = replica->past = (rank_set){0}; /* no rank repeats an earlier round */
-    span values = reader_span32(reader);
-    return sets && !reader->failed && reader_left(reader) == 0 && read_values(replica, values, ranks, resumes);
+    uint32_t size = reader_u32(reader);
+    span values = span_of(reader->at, reader_left(reader));
+    return sets && !reader->failed && size == (uint32_t)values.size && read_values(replica, values, ranks, resumes);
 }
 
 bool replica_read_state(replica *replica, span bytes) {

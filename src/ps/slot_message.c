@@ -113,17 +113,22 @@ static void add_tail(slot_packet *packet, const shared_bytes_piece *tail) {
     packet->bytes.size += tail->bytes.size;
 }
 
+static front front_of(const slot_message *message) {
+    MR_ASSERT(message->terms.size <= SLOT_MESSAGE_TERMS_MAX);
+    MR_ASSERT(message->kind < SLOT_MESSAGE_KIND_COUNT && message->status < SLOT_MESSAGE_STATUS_COUNT);
+    return (front){message->kind,   message->status, message->entry, message->priority,
+                   message->slot,   message->rank,   message->epoch, message->lsn,
+                   message->commit, message->name,   message->prev,  (uint8_t)message->terms.size};
+}
+
 void slot_packet_add(slot_packet *packet, const slot_message *message) {
     MR_ASSERT(packet->count < SLOT_MESSAGE_COUNT_MAX);
     size_t size = slot_message_payload_size(message);
-    MR_ASSERT(message->terms.size <= SLOT_MESSAGE_TERMS_MAX && size <= SLOT_MESSAGE_PAYLOAD_MAX);
-    MR_ASSERT(message->kind < SLOT_MESSAGE_KIND_COUNT && message->status < SLOT_MESSAGE_STATUS_COUNT);
+    MR_ASSERT(size <= SLOT_MESSAGE_PAYLOAD_MAX);
     bool points = can_point(packet, message->payload, message->bytes);
     uint32_t number = (uint32_t)size;
     uint8_t *start = room(packet, SLOT_MESSAGE_SIZE + message->terms.size + (points ? 0 : message->payload.size)), *at;
-    *(front *)(void *)start = (front){message->kind,   message->status, message->entry, message->priority,
-                                      message->slot,   message->rank,   message->epoch, message->lsn,
-                                      message->commit, message->name,   message->prev,  (uint8_t)message->terms.size};
+    *(front *)(void *)start = front_of(message);
     at = put(start + sizeof(front), message->terms.data, message->terms.size);
     at = align(at, slot_packet_size(packet) + (size_t)(at - start), size);
     at = put(at, &number, sizeof number);
@@ -216,6 +221,49 @@ mr_status slot_message_peek(reader *reader, slot_message_head *head, uint32_t *c
 
 static mr_status corrupt(size_t left) { return error_set(MR_CORRUPT, "malformed slot message (%zu bytes left)", left); }
 
+/* The message of a front, without terms and payload; the caller checks kind and status. */
+static slot_message message_of(const front *front) {
+    return (slot_message){.kind = front->kind,
+                          .status = front->status,
+                          .entry = front->entry,
+                          .priority = front->priority,
+                          .slot = front->slot,
+                          .rank = front->rank,
+                          .epoch = front->epoch,
+                          .lsn = front->lsn,
+                          .commit = front->commit,
+                          .name = front->name,
+                          .prev = front->prev};
+}
+
+static bool is_known(const front *front) {
+    return front->kind < SLOT_MESSAGE_KIND_COUNT && front->status < SLOT_MESSAGE_STATUS_COUNT;
+}
+
+static size_t front_size(size_t terms) { return (sizeof(front) + terms + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+_Static_assert((sizeof(front) + SLOT_MESSAGE_TERMS_MAX + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT ==
+                   SLOT_MESSAGE_FRONT_MAX,
+               "the largest front has the longest terms");
+
+size_t slot_message_write_front(const slot_message *message, uint8_t out[SLOT_MESSAGE_FRONT_MAX]) {
+    const front front = front_of(message);
+    size_t size = front_size(message->terms.size);
+    uint8_t *at = put(put(out, &front, sizeof front), message->terms.data, message->terms.size);
+    memset(at, 0, (size_t)(out + size - at));
+    return size;
+}
+
+bool slot_message_read_front(span bytes, slot_message *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    const front *front = (const void *)reader_bytes(&reader, sizeof(struct front));
+    if (front == NULL || !is_known(front) || bytes.size < front_size(front->terms)) return false;
+    size_t size = front_size(front->terms);
+    *out = message_of(front);
+    out->terms = span_of(bytes.data + sizeof *front, front->terms);
+    out->payload = span_of(bytes.data + size, bytes.size - size);
+    return true;
+}
+
 mr_status slot_message_read(reader *reader, slot_message *message) {
     const front *front = (const void *)reader_bytes(reader, sizeof(struct front));
     if (front == NULL) return corrupt(reader_left(reader));
@@ -224,21 +272,9 @@ mr_status slot_message_read(reader *reader, slot_message *message) {
     (void)reader_bytes(reader, zeros);
     size_t size = reader_u32(reader);
     const uint8_t *payload = reader_bytes(reader, size);
-    if (payload == NULL || zeros >= ALIGNMENT || front->kind >= SLOT_MESSAGE_KIND_COUNT ||
-        front->status >= SLOT_MESSAGE_STATUS_COUNT)
-        return corrupt(reader_left(reader));
-    *message = (struct slot_message){.kind = front->kind,
-                                     .status = front->status,
-                                     .entry = front->entry,
-                                     .priority = front->priority,
-                                     .slot = front->slot,
-                                     .rank = front->rank,
-                                     .epoch = front->epoch,
-                                     .lsn = front->lsn,
-                                     .commit = front->commit,
-                                     .name = front->name,
-                                     .prev = front->prev,
-                                     .terms = span_of(terms, front->terms),
-                                     .payload = span_of(payload, size)};
+    if (payload == NULL || zeros >= ALIGNMENT || !is_known(front)) return corrupt(reader_left(reader));
+    *message = message_of(front);
+    message->terms = span_of(terms, front->terms);
+    message->payload = span_of(payload, size);
     return MR_OK;
 }

@@ -69,6 +69,10 @@
  *                                 `prev`
  *   REPLACED  controller → process  a later process of the same number exists, of incarnation `name`; messages of the
  *                                 receiver are ignored
+ *   PIECE     all → all           bytes of a large message from `lsn` on, of `commit` in all, in the sender's transfer
+ *                                 `name` (transfer.h). Without payload: the question `prev` what has arrived
+ *   TAKEN_PIECE  all → all        the first `lsn` bytes of the transfer `name` of the sender `rank` have arrived;
+ *                                 `prev`: answer to that question; LATER: there is no room for the message now
  *   MAP       all → all           changes from the receiver's cluster map to the newest that the sender knows
  *                                 (cluster_map.h)
  *
@@ -87,7 +91,7 @@
 #include "base/shared_bytes.h"
 #include "miniray/status.h"
 
-#define SLOT_MESSAGE_MAGIC   UINT32_C(0x31545350) /* "PST1": format 1 */
+#define SLOT_MESSAGE_MAGIC   UINT32_C(0x32545350) /* "PST2": format 2 */
 #define SLOT_MESSAGE_HAS_MAP UINT32_C(0x80000000)
 enum {
     SLOT_MESSAGE_RANK = 1 << 24,
@@ -98,6 +102,7 @@ enum {
     SLOT_MESSAGE_HEAD_MAX = 100,   /* largest head of a packet */
     SLOT_MESSAGE_COUNT_MAX = 4096,
     SLOT_MESSAGE_TERMS_MAX = 255,
+    SLOT_MESSAGE_FRONT_MAX = 312, /* largest front: see slot_message_write_front */
     SLOT_MESSAGE_PAYLOAD_MAX = 64 << 20,
 };
 
@@ -136,7 +141,9 @@ enum {
     X(MEASURED, 31)           \
     X(NORMS, 32)              \
     X(PAUSE, 33)              \
-    X(PAUSED, 34)
+    X(PAUSED, 34)             \
+    X(PIECE, 35)              \
+    X(TAKEN_PIECE, 36)
 
 typedef enum slot_message_kind {
 #define X(name, number) SLOT_MESSAGE_##name = number,
@@ -215,6 +222,12 @@ size_t slot_packet_pieces(slot_packet *packet, const shared_bytes_piece **pieces
 void slot_packet_release(slot_packet *packet);       /* drops the references to buffers, after sending */
 shared_bytes *slot_packet_copy(slot_packet *packet); /* the packet in one piece; the caller owns a reference */
 void slot_packet_fini(slot_packet *packet);
+
+/* Writes the fields and the terms of a message that travels in pieces (transfer.h), then zeros up to a multiple of 8;
+ * returns the size. The payload follows. */
+size_t slot_message_write_front(const slot_message *message, uint8_t out[SLOT_MESSAGE_FRONT_MAX]);
+/* Reads a front and the payload up to the end of the bytes. False: malformed. */
+bool slot_message_read_front(span bytes, slot_message *out);
 
 /* Reads the head, then `count` messages. MR_CORRUPT: malformed; messages read before are valid. */
 MR_MUST mr_status slot_message_read_head(reader *reader, slot_message_head *head, uint32_t *count);

@@ -176,7 +176,7 @@ static void another_format_is_rejected_with_both_numbers(void **state) {
     other[3] = '9';
     reader reader = reader_of(other, bytes.size);
     assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_CORRUPT);
-    assert_non_null(strstr(mr_last_error(), "has format 9; this version reads format 1: use the same Miniray release"));
+    assert_non_null(strstr(mr_last_error(), "has format 9; this version reads format 2: use the same Miniray release"));
     free(other);
     slot_packet_fini(&packet);
 }

@@ -255,7 +255,9 @@ slot_server *slot_server_create(const slot_server_options *options) {
                          .on_part = on_part,
                          .on_head = on_head,
                          .context = server,
-                         .cache = options->cache};
+                         .cache = options->cache,
+                         .takes_pieces = true,
+                         .piece = options->piece};
     server->batcher = batcher_create(&host, options->id, options->address);
     return server;
 }

@@ -49,6 +49,7 @@ typedef struct slot_server_options {
     void (*on_deposed)(void *context);
     void *context;
     map_cache *cache; /* shared; NULL: a private one */
+    size_t piece;     /* bytes of a piece of a large message (transfer.h); 0: the default */
 } slot_server_options;
 
 typedef struct slot_server slot_server;

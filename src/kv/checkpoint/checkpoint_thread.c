@@ -252,8 +252,9 @@ static bool is_for_checkpoints(span batch) {
     if (slot_message_read_head(&reader, &head, &count) != MR_OK) return false;
     bool wanted = head.maps;
     for (uint32_t i = 0; !wanted && i < count && slot_message_read(&reader, &message) == MR_OK; i++)
-        wanted =
-            message.kind == SLOT_MESSAGE_CUT || message.kind == SLOT_MESSAGE_FETCH || message.kind == SLOT_MESSAGE_SEAL;
+        wanted = message.kind == SLOT_MESSAGE_CUT || message.kind == SLOT_MESSAGE_FETCH ||
+                 message.kind == SLOT_MESSAGE_SEAL || message.kind == SLOT_MESSAGE_PIECE ||
+                 message.kind == SLOT_MESSAGE_TAKEN_PIECE;
     return wanted;
 }
 

@@ -245,9 +245,11 @@ static bool split(maker *maker, span shard) {
     reader reader = reader_of(shard.data, shard.size);
     uint32_t ranks = reader_u32(&reader), size = reader_u32(&reader);
     const uint8_t *head = reader_bytes(&reader, size);
-    span values = reader_span32(&reader);
+    uint32_t values_size = reader_u32(&reader); /* modulo 2^32 (ps/replica_snapshot.c) */
+    span values = span_of(reader.at, reader_left(&reader));
     size_t clock = (size_t)ranks * 8;
-    if (reader.failed || reader_left(&reader) != 0 || ranks > CLUSTER_MAP_RANKS_MAX || size < 16 + clock) return false;
+    if (reader.failed || values_size != (uint32_t)values.size || ranks > CLUSTER_MAP_RANKS_MAX || size < 16 + clock)
+        return false;
     safetensors_add(&maker->list, ".slot/version", SAFETENSORS_U64, NULL, 0, head);
     safetensors_add(&maker->list, ".slot/checkpoint", SAFETENSORS_U64, NULL, 0, head + 8);
     safetensors_add(&maker->list, ".slot/clock", SAFETENSORS_U64, (uint64_t[]){ranks}, 1, head + 16);

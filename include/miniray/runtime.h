@@ -82,11 +82,20 @@ MR_API const char *mr_address(const mr_context *mr); /* of the node; borrowed un
  * languages that must poll for Ctrl-C. fn NULL: none. */
 typedef bool mr_interrupt_fn(void *user);
 MR_API void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user);
+/* Sets how waits of the calling thread for futures (mr_get, mr_wait, mr_wait_all), streams (mr_stream_next), placement
+ * groups and calls (mr_serve) are interrupted, for example by a signal whose handler writes to a pipe. fn is called on that
+ * thread, outside the wait: once when the thread has waited for 10 ms, then whenever `fd` (borrowed) is readable, which
+ * fn must read. If fn returns true, the call fails with MR_CANCELLED, and fn may have ended the runtime; else the wait
+ * continues with the rest of its timeout. One thread of a process can be interrupted. fn NULL: none. */
+MR_API MR_MUST mr_status mr_on_interrupt(mr_context *mr, int fd, mr_interrupt_fn *fn, void *user);
 /* Sets a function that describes what this process is doing, for example the call stack of another language: fn writes
  * at most `size` bytes of text and returns their number. It is called for `miniray why`, on a thread of its own and
  * without a lock of the library, so it may block. Call mr_on_describe before mr_init. */
 typedef size_t mr_describe_fn(void *user, char *out, size_t size);
 MR_API void mr_on_describe(mr_describe_fn *fn, void *user);
+/* Ends the present and later waits of all threads, which return MR_CLOSED, before mr_shutdown: for a program whose
+ * threads must have left the library by then. */
+MR_API void mr_end_waits(mr_context *mr);
 /* Ends a private node and leaves a standalone one. Waiting calls return MR_CLOSED; values stay readable. */
 MR_API void mr_shutdown(mr_context *mr);
 
@@ -369,6 +378,10 @@ MR_API MR_MUST mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_
 /* True: the bytes lie in shared memory, and writing to them changes private copies of their pages. False: the next
  * reader of the value in this process sees the change. */
 MR_API bool mr_is_private_copy(mr_context *mr, const void *bytes);
+/* Waits until all futures have a value or one has failed, and sets the index of the first failed one, or `count`.
+ * MR_TIMEOUT. */
+MR_API MR_MUST mr_status mr_wait_all(mr_context *mr, const mr_ref *refs, size_t count, int64_t timeout_us,
+                                     size_t *failed);
 /* Waits until `want` of the futures have a value or failed. Sets ready[i] to 0 or 1, also on MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);

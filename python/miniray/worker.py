@@ -115,9 +115,10 @@ def _interrupt(number, frame):
 
 
 def has_copied():
-    """Called in the zygote after each fork: imports slow modules that the first tasks can do without."""
+    """Called in the zygote after each fork: imports slow modules that the first tasks can do without: those of functions
+    sent by value, and of tasks that submit others."""
     if "cloudpickle" not in sys.modules:
-        _import_into_zygote(["cloudpickle"])
+        _import_into_zygote(["cloudpickle", "miniray._actors.retries", "miniray._core_api.task_context"])
         gc.freeze()  # keeps pages shared with forks unmodified
 
 

@@ -14,6 +14,7 @@
 #include "python/native/py_reply.h"
 #include "python/native/py_stack.h"
 #include "python/native/py_submit.h"
+#include "python/native/py_wait.h"
 
 enum { COMMAND_MAX = 512 };
 
@@ -75,8 +76,9 @@ static PyObject *shut_down(PyObject *module, PyObject *none) {
     if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* the node ends a worker */
     py_core_set_context(NULL);
     Py_BEGIN_ALLOW_THREADS
-        /* Waiting threads check core.mr after each slice and leave. */
-        for (;;) {
+        /* Waiting threads leave, and see that core.mr has changed. */
+        mr_end_waits(mr);
+    for (;;) {
         PyGILState_STATE gil = PyGILState_Ensure();
         bool waiting = core.waiting > 0;
         PyGILState_Release(gil);
@@ -100,6 +102,7 @@ static PyObject *address(PyObject *module, PyObject *none) {
 static PyObject *forked(PyObject *module, PyObject *none) {
     if (core.mr != NULL) py_core_set_context(NULL);
     core.waiting = 0;
+    py_wait_forked();
     py_output_forked();
     Py_RETURN_NONE;
 }
@@ -118,16 +121,19 @@ static PyObject *serve(PyObject *module, PyObject *none) {
 
 /* ---- Calls of an actor that runs an event loop (mr_set_loop). */
 
+static mr_status serve_for(mr_context *mr, void *what, int64_t timeout_us) { return mr_serve(mr, timeout_us); }
+
 /* serve_calls(seconds or None): runs received calls, or waits for one. False: the runtime has ended. A short wait keeps
  * the GIL, as in get. */
 static PyObject *serve_calls(PyObject *module, PyObject *timeout) {
-    enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* interval of checks for signals */
+    enum { SOON_US = 1 };
     double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
     if (seconds == -1 && PyErr_Occurred()) return NULL;
     if (core.mr == NULL) Py_RETURN_FALSE;
     mr_status status = mr_serve(core.mr, seconds > 0 ? SOON_US : 0);
-    int64_t timeout_us = seconds * 1e6 < SLICE_US ? (int64_t)(seconds * 1e6) : SLICE_US;
-    if (status == MR_TIMEOUT && timeout_us > SOON_US) PY_CORE_WITHOUT_GIL(status = mr_serve(core.mr, timeout_us));
+    int64_t timeout_us = seconds >= 1e9 ? MR_FOREVER : (int64_t)(seconds * 1e6);
+    bool waits = status == MR_TIMEOUT && (timeout_us < 0 || timeout_us > SOON_US);
+    if (waits && !py_wait_for(serve_for, NULL, timeout_us, &status)) return NULL;
     return PyBool_FromLong(status != MR_CLOSED);
 }
 

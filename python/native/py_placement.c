@@ -54,15 +54,14 @@ PyObject *py_placement_wait(PyObject *module, PyObject *args) {
     const char *bytes;
     Py_ssize_t size;
     PyObject *timeout;
-    int64_t deadline_us;
+    int64_t timeout_us;
     mr_placement_group group;
     if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !py_placement_read(bytes, size, &group) ||
-        !py_wait_deadline(timeout, &deadline_us) || py_core_context() == NULL)
+        !py_wait_timeout(timeout, &timeout_us) || py_core_context() == NULL)
         return NULL;
-    /* py_wait_slice does not wait after the deadline; a timeout of 0 still asks the node once. */
-    mr_status status = py_wait_left_us(deadline_us, 1) == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
-    while (status == MR_TIMEOUT && py_wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
-    if (PyErr_Occurred()) return NULL;
+    /* a timeout of 0 still asks the node once */
+    mr_status status = timeout_us == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
+    if (!py_wait_for(wait_for_group, &group, timeout_us, &status)) return NULL;
     return status == MR_OK || status == MR_TIMEOUT ? PyBool_FromLong(status == MR_OK) : py_core_raise(status);
 }
 

@@ -20,14 +20,13 @@ static mr_status take_next(mr_context *mr, void *what, int64_t timeout_us) {
 
 PyObject *py_stream_next(PyObject *module, PyObject *args) {
     PyObject *object, *timeout;
-    int64_t deadline_us;
+    int64_t timeout_us;
     if (!PyArg_ParseTuple(args, "O!O", &py_ref_type, &object, &timeout) || !py_ref_usable(object) ||
-        !py_wait_deadline(timeout, &deadline_us))
+        !py_wait_timeout(timeout, &timeout_us))
         return NULL;
     taking taking = {.stream = ((py_ref *)object)->ref};
     mr_status status = take_next(core.mr, &taking, 0);
-    while (status == MR_TIMEOUT && py_wait_slice(take_next, &taking, deadline_us, &status)) continue;
-    if (PyErr_Occurred()) return NULL;
+    if (status == MR_TIMEOUT && !py_wait_for(take_next, &taking, timeout_us, &status)) return NULL;
     if (status == MR_OK) return py_ref_new(taking.found);
     if (status == MR_TIMEOUT) Py_RETURN_NONE;
     if (status != MR_END) return py_core_raise(status);

@@ -1,12 +1,13 @@
 /* py_wait.c — see py_wait.h. */
 #include "python/native/py_wait.h"
 
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "python/native/py_decode.h"
 #include "python/native/py_ref.h"
 
-enum { SLICE_US = 50 * 1000 };
 #define NEVER INT64_MAX
 
 static int64_t now_us(void) {
@@ -17,8 +18,14 @@ static int64_t now_us(void) {
 
 int64_t py_wait_deadline_us(double seconds) { return seconds < 1e9 ? now_us() + (int64_t)(seconds * 1e6) : NEVER; }
 
-bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us) {
-    *deadline_us = NEVER;
+int64_t py_wait_left_us(int64_t deadline_us, int64_t most_us) {
+    if (deadline_us == NEVER) return most_us;
+    int64_t left = deadline_us - now_us();
+    return left <= 0 ? 0 : left < most_us ? left : most_us;
+}
+
+bool py_wait_timeout(PyObject *timeout, int64_t *timeout_us) {
+    *timeout_us = MR_FOREVER;
     if (timeout == NULL || timeout == Py_None) return true;
     double seconds = PyFloat_AsDouble(timeout);
     if (seconds == -1 && PyErr_Occurred()) {
@@ -30,25 +37,129 @@ bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     if (!(seconds >= 0))
         return PyErr_Format(PyExc_ValueError,
                             "The 'timeout' argument must be nonnegative. Received a negative number.") != NULL;
-    *deadline_us = py_wait_deadline_us(seconds);
+    if (seconds < 1e9) *timeout_us = (int64_t)(seconds * 1e6);
     return true;
 }
 
-int64_t py_wait_left_us(int64_t deadline_us, int64_t most_us) {
-    if (deadline_us == NEVER) return most_us;
-    int64_t left = deadline_us - now_us();
-    return left <= 0 ? 0 : left < most_us ? left : most_us;
+/* ---- Signals.
+ *
+ * Python's handler in C notes a signal and writes a byte to the wake-up descriptor, on any thread. In a long wait of the
+ * main thread that descriptor is a pipe of this file, which interrupts the wait in the runtime (mr_on_interrupt), so no
+ * signal is missed between the last check and the sleep. The bytes then go to the descriptor of the program (asyncio has
+ * one). */
+
+static struct signals {
+    int fds[2];             /* pipe, not blocking; both 0: not made yet */
+    bool answers;           /* the present wait is one of py_wait_for */
+    bool watched;           /* the pipe is the wake-up descriptor */
+    int program_fd;         /* wake-up descriptor of the program, meanwhile; -1: none */
+    PyObject *set;          /* owned: signal.set_wakeup_fd; NULL: not looked up yet */
+    unsigned long main;     /* the main thread; 0: not looked up yet */
+    uint64_t registered_at; /* generation of the context with mr_on_interrupt; 0: none */
+} signals;
+
+/* Returns the previous descriptor, also while an exception is set. */
+static int set_wakeup(int fd) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyObject *quiet = Py_BuildValue("{sO}", "warn_on_full_buffer", Py_False), *args = Py_BuildValue("(i)", fd);
+    PyObject *before = quiet == NULL || args == NULL ? NULL : PyObject_Call(signals.set, args, quiet);
+    int result = before == NULL ? -1 : (int)PyLong_AsLong(before);
+    if (PyErr_Occurred()) PyErr_WriteUnraisable(signals.set);
+    Py_XDECREF(before);
+    Py_XDECREF(args);
+    Py_XDECREF(quiet);
+    PyErr_Restore(type, error, traceback);
+    return result;
 }
 
-bool py_wait_slice(py_wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
-    int64_t slice_us = py_wait_left_us(deadline_us, SLICE_US);
-    if (slice_us == 0) return false;
+void py_wait_forked(void) {
+    if (signals.watched) (void)set_wakeup(signals.program_fd);
+    for (int i = 0; i < 2 && signals.fds[1] != 0; i++) close(signals.fds[i]); /* the parent process uses the pipe */
+    signals = (struct signals){.set = signals.set};
+}
+
+/* True if this thread runs handlers of signals; false with or without an exception. */
+static bool is_main_thread(void) {
+    unsigned long self = PyThread_get_thread_ident();
+    if (signals.main != 0) return signals.main == self;
+    PyObject *threading = PyImport_ImportModule("threading");
+    PyObject *thread = threading == NULL ? NULL : PyObject_CallMethod(threading, "main_thread", NULL);
+    PyObject *number = thread == NULL ? NULL : PyObject_GetAttrString(thread, "ident");
+    if (number != NULL) signals.main = PyLong_AsUnsignedLong(number);
+    Py_XDECREF(number);
+    Py_XDECREF(thread);
+    Py_XDECREF(threading);
+    return !PyErr_Occurred() && signals.main == self;
+}
+
+static void take_wakeup(void) {
+    int before = set_wakeup(signals.fds[1]);
+    if (before != signals.fds[1]) signals.program_fd = before;
+    signals.watched = true;
+}
+
+static void end_signals(void) {
+    char bytes[256];
+    ssize_t size;
+    signals.watched = false;
+    (void)set_wakeup(signals.program_fd);
+    while ((size = read(signals.fds[0], bytes, sizeof bytes)) > 0)
+        if (signals.program_fd >= 0 && write(signals.program_fd, bytes, (size_t)size) < 0) continue; /* it is full */
+}
+
+/* Called before a long wait, and at each signal during the wait: runs the handlers of earlier signals, and makes later
+ * ones interrupt the wait. True: the wait ends, since a handler has raised an exception or ended the runtime. */
+static bool interrupted(void *user) {
+    if (!signals.answers) return false;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    uint64_t generation = core.generation;
+    core.waiting--;
+    signals.answers = false;
+    if (signals.watched) end_signals();
+    take_wakeup();
+    bool over = PyErr_CheckSignals() != 0 || core.generation != generation;
+    take_wakeup(); /* a handler may have waited, or set another descriptor */
+    signals.answers = true;
+    core.waiting++;
+    PyGILState_Release(gil);
+    return over;
+}
+
+static bool find_set(void) {
+    PyObject *module = PyImport_ImportModule("_signal"); /* importing signal takes milliseconds */
+    if (module != NULL) signals.set = PyObject_GetAttrString(module, "set_wakeup_fd");
+    Py_XDECREF(module);
+    return signals.set != NULL;
+}
+
+/* Prepares a wait of the main thread. False with an exception. */
+static bool watch_signals(mr_context *mr) {
+    if (signals.registered_at == core.generation) return true;
+    if (signals.set == NULL && !find_set()) return false;
+    if (signals.fds[1] == 0 && pipe2(signals.fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+        signals.fds[1] = 0;
+        return PyErr_SetFromErrno(PyExc_OSError) != NULL;
+    }
+    mr_status status = mr_on_interrupt(mr, signals.fds[0], interrupted, NULL);
+    if (status != MR_OK) return py_core_raise(status) != NULL;
+    signals.registered_at = core.generation;
+    return true;
+}
+
+bool py_wait_for(py_wait_fn wait, void *what, int64_t timeout_us, mr_status *status) {
+    if (timeout_us == 0) return true;
     mr_context *mr = core.mr;
     uint64_t generation = core.generation;
-    PY_CORE_WAIT(*status = wait(mr, what, slice_us));
-    if (core.generation != generation)
-        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited") != NULL;
-    return *status != MR_TIMEOUT || PyErr_CheckSignals() == 0;
+    bool answers = is_main_thread();
+    if (PyErr_Occurred() || (answers && !watch_signals(mr))) return false;
+    signals.answers |= answers;
+    PY_CORE_WAIT(*status = wait(mr, what, timeout_us));
+    if (answers) signals.answers = false;
+    if (answers && signals.watched) end_signals();
+    if (PyErr_Occurred()) return false;
+    if (core.generation == generation) return true;
+    return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited") != NULL;
 }
 
 PyObject *py_wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
@@ -77,36 +188,66 @@ static mr_status get_wanted(mr_context *mr, void *what, int64_t timeout_us) {
     return mr_get(mr, wanted->ref, timeout_us, &wanted->value);
 }
 
-/* The references of a list that are not fetched yet: if one fails, the wait for the references before it ends. */
-typedef struct following {
+/* The references of a list from the first pending one on: the wait for them ends when one of them fails. */
+typedef struct rest {
     PyObject *list; /* borrowed */
-    Py_ssize_t first, at;
-} following;
+    Py_ssize_t first;
+    bool waited;
+} rest;
 
-enum { LOOKS = 1024 }; /* references checked after each slice */
+typedef struct all {
+    mr_ref *refs;
+    size_t count, failed;
+} all;
 
-/* True with an exception: one of the references has failed. */
-static bool following_failed(following *following) {
-    for (size_t looks = 0; looks < LOOKS && looks < (size_t)PyList_GET_SIZE(following->list);
-         looks++, following->at++) {
-        if (following->at >= PyList_GET_SIZE(following->list)) following->at = following->first;
-        if (following->at >= PyList_GET_SIZE(following->list)) return false;
-        PyObject *object = PyList_GET_ITEM(following->list, following->at);
-        if (!py_ref_check(object) || !py_ref_usable(object)) return PyErr_Occurred() != NULL;
-        mr_ref ref = ((struct py_ref *)object)->ref;
-        mr_value value;
-        mr_status status = mr_get(core.mr, ref, 0, &value);
-        if (status == MR_OK) {
-            mr_value_release(&value);
-        } else if (status != MR_TIMEOUT) {
-            py_wait_raise(core.mr, ref, status);
-            return true;
-        }
-    }
-    return false;
+static mr_status wait_for_all(mr_context *mr, void *what, int64_t timeout_us) {
+    all *all = what;
+    return mr_wait_all(mr, all->refs, all->count, timeout_us, &all->failed);
 }
 
-static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
+static bool read_all(PyObject *items, all *all) {
+    all->count = (size_t)PyList_GET_SIZE(items);
+    all->refs = PyMem_Malloc((all->count + 1) * sizeof *all->refs);
+    if (all->refs == NULL) return PyErr_NoMemory() != NULL;
+    for (size_t i = 0; i < all->count; i++) {
+        PyObject *object = PyList_GET_ITEM(items, (Py_ssize_t)i);
+        if (!py_ref_usable(object)) return false;
+        all->refs[i] = ((struct py_ref *)object)->ref;
+    }
+    return true;
+}
+
+static PyObject *raise_of(PyObject *object, mr_status status) {
+    py_wait_raise(core.mr, ((struct py_ref *)object)->ref, status);
+    py_ref_name_actor(object);
+    return NULL;
+}
+
+/* Waits until the rest of a list is ready. False with an exception, also of the first object that has failed. */
+static bool wait_for_rest(rest *rest, int64_t timeout_us, mr_status *status) {
+    PyObject *items = PyList_GetSlice(rest->list, rest->first, PY_SSIZE_T_MAX); /* another thread may change the list */
+    all all = {0};
+    rest->waited = true;
+    bool fine = items != NULL && read_all(items, &all) && py_wait_for(wait_for_all, &all, timeout_us, status);
+    if (fine && *status == MR_OK && all.failed < all.count) {
+        mr_value value;
+        *status = mr_get(core.mr, all.refs[all.failed], 0, &value);
+        fine = raise_of(PyList_GET_ITEM(items, (Py_ssize_t)all.failed), *status) != NULL;
+    }
+    PyMem_Free(all.refs);
+    Py_XDECREF(items);
+    return fine;
+}
+
+/* `rest`: the object is its first one; NULL: it is in no list. */
+static bool wait_for_one(wanted *wanted, rest *rest, int64_t timeout_us, mr_status *status) {
+    if (rest == NULL || rest->waited) return py_wait_for(get_wanted, wanted, timeout_us, status);
+    if (!wait_for_rest(rest, timeout_us, status)) return false;
+    if (*status == MR_OK) *status = mr_get(core.mr, wanted->ref, 0, &wanted->value);
+    return true;
+}
+
+static PyObject *get_one(PyObject *object, int64_t timeout_us, rest *rest) {
     if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are ready */
     if (!py_ref_check(object))
         return PyErr_Format(PyExc_ValueError,
@@ -116,13 +257,8 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     if (!py_ref_usable(object)) return NULL;
     wanted wanted = {.ref = ((struct py_ref *)object)->ref};
     mr_status status = mr_get(core.mr, wanted.ref, 0, &wanted.value);
-    while (status == MR_TIMEOUT && py_wait_slice(get_wanted, &wanted, deadline_us, &status))
-        if (status == MR_TIMEOUT && following != NULL && following_failed(following)) return NULL;
-    if (PyErr_Occurred()) return NULL;
-    if (status == MR_OK) return py_decode_owned(&wanted.value);
-    py_wait_raise(core.mr, wanted.ref, status);
-    py_ref_name_actor(object);
-    return NULL;
+    if (status == MR_TIMEOUT && timeout_us != 0 && !wait_for_one(&wanted, rest, timeout_us, &status)) return NULL;
+    return status == MR_OK ? py_decode_owned(&wanted.value) : raise_of(object, status);
 }
 
 /* Marks other failed objects of the list as read after one has failed and its error is raised. */
@@ -136,7 +272,7 @@ static void look_at_rest(PyObject *list, Py_ssize_t first) {
     }
 }
 
-static PyObject *get_list(PyObject *list, int64_t deadline_us) {
+static PyObject *get_list(PyObject *list, int64_t timeout_us) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!py_ref_check(PyList_GET_ITEM(list, i)))
@@ -145,9 +281,10 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
                                 "single ObjectRef or a list of ObjectRefs.",
                                 Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
     PyObject *values = PyList_New(count);
+    rest rest = {.list = list};
     for (Py_ssize_t i = 0; values != NULL && i < count && i < PyList_GET_SIZE(list); i++) {
-        following rest = {.list = list, .first = i + 1, .at = i + 1};
-        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us, &rest);
+        rest.first = i;
+        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, timeout_us, &rest);
         Py_DECREF(ref);
         if (value == NULL) {
             look_at_rest(list, i + 1);
@@ -169,7 +306,7 @@ static bool has_runtime(PyObject *wanted) {
 
 PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *timeout = NULL, *wanted = count > 0 ? args[0] : NULL;
-    int64_t deadline_us;
+    int64_t timeout_us;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
         if (count == 0 && PyUnicode_CompareWithASCIIString(name, "object_refs") == 0)
@@ -181,8 +318,8 @@ PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count,
     }
     if (count > 1 || wanted == NULL)
         return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
-    if (!py_wait_deadline(timeout, &deadline_us) || !has_runtime(wanted)) return NULL;
-    return PyList_Check(wanted) ? get_list(wanted, deadline_us) : get_one(wanted, deadline_us, NULL);
+    if (!py_wait_timeout(timeout, &timeout_us) || !has_runtime(wanted)) return NULL;
+    return PyList_Check(wanted) ? get_list(wanted, timeout_us) : get_one(wanted, timeout_us, NULL);
 }
 
 /* ---- wait */
@@ -248,13 +385,12 @@ static PyObject *two_lists(const many *many) {
     return both;
 }
 
-static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
+static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t timeout_us) {
     many many = {.want = (size_t)want};
     PyObject *both = NULL;
     if (read_refs(list, &many)) {
         mr_status status = py_wait_for_many(core.mr, &many, 0);
-        while (status == MR_TIMEOUT && py_wait_slice(py_wait_for_many, &many, deadline_us, &status)) continue;
-        if (!PyErr_Occurred())
+        if (status != MR_TIMEOUT || py_wait_for(py_wait_for_many, &many, timeout_us, &status))
             both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many) : py_core_raise(status);
     }
     PyMem_Free(many.refs);
@@ -280,13 +416,13 @@ PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count
     if (!PyList_Check(list))
         return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
     Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
-    int64_t deadline_us;
-    if ((want == -1 && PyErr_Occurred()) || !py_wait_deadline(given[TIMEOUT], &deadline_us) || !has_runtime(list))
+    int64_t timeout_us;
+    if ((want == -1 && PyErr_Occurred()) || !py_wait_timeout(given[TIMEOUT], &timeout_us) || !has_runtime(list))
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
     if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");
     if (want > PyList_GET_SIZE(list))
         return PyErr_Format(PyExc_ValueError,
                             "num_returns cannot be greater than the number of objects provided to wait.");
-    return py_wait_many(list, want, deadline_us);
+    return py_wait_many(list, want, timeout_us);
 }

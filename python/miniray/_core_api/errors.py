@@ -32,7 +32,6 @@ _CLASSES = {
 
 
 _ACTOR_DIED = 17
-_SLICE = re.compile(r"^timed out after \S+ s ")  # the last of many short waits, between checks for signals
 _TAKEN = re.compile("an actor named '(.*)' exists already")  # text in node_actor.c
 _BY_ARGUMENT = "could not start, because an argument failed"  # text in failure.c
 _TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that exceeds the memory
@@ -84,7 +83,7 @@ def raise_failure(code, text, detail):
     if taken is not None:
         text = name_is_taken(taken[1])
     if code == 4:
-        text = f"Get timed out: some object(s) not ready: {_SLICE.sub('', text)}"
+        text = f"Get timed out: some object(s) not ready: {text}"
     if code == 5:
         text = f"This task or one that it needs was cancelled: {text}"
     never = _UNSCHEDULABLE.search(text) if code == _ACTOR_DIED else None

@@ -50,6 +50,10 @@ void poller_wake(poller *poller, poller_waiter *waiter) {
     futex_wake(&waiter->word, FUTEX_WITHIN);
 }
 
+void poller_interrupt(poller *poller, poller_waiter *waiter) {
+    if (!waiter->done) poller_wake(poller, waiter);
+}
+
 void poller_pass_on(poller *poller) {
     for (list *next; (next = list_pop_front(&poller->line)) != NULL;) {
         poller_waiter *waiter = container_of(next, poller_waiter, link);

@@ -104,6 +104,9 @@ static inline void poller_rouse(poller *poller) {
     if (poller->away != NULL) poller->rouse(poller->away);
 }
 
+/* Locked: ends the wait of a thread without an answer: it returns POLLER_TIMEOUT or, while it drives, soon. */
+void poller_interrupt(poller *poller, poller_waiter *waiter);
+
 /* Locked: the driver stops; the next thread in line, if any, is woken to drive. */
 __attribute__((noinline)) void poller_pass_on(poller *poller);
 static inline void poller_pass(poller *poller) {

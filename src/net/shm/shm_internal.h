@@ -42,6 +42,10 @@ struct shm_transport { /* fields of every poll first, tables last */
     event_loop_idle *idle;
     event_loop_timer *timer;
 
+    int interrupt_fd; /* polled as shm_transport_watch says; -1: none */
+    void (*interrupt)(void *context);
+    void *interrupt_context;
+
     uint64_t sleeps_futex, sleeps_loop;
 
     uint32_t link_count, next_index;

@@ -6,6 +6,7 @@
 #include "net/shm/shm_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -201,12 +202,27 @@ static void broker_gone(void *context, const cause *why) {
 static const broker_client_events from_broker = {
     .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_broker_gone = broker_gone};
 
-/* Polls the broker's socket. Returns the number of messages. */
+static void look_for_interrupt(shm_transport *transport) {
+    struct pollfd fd = {.fd = transport->interrupt_fd, .events = POLLIN};
+    if (poll(&fd, 1, 0) <= 0) return;
+    transport->heard++;
+    transport->interrupt_fd = -1;
+    transport->interrupt(transport->interrupt_context);
+}
+
+void shm_transport_watch(shm_transport *transport, int fd, void (*interrupt)(void *context), void *context) {
+    transport->interrupt_fd = fd;
+    transport->interrupt = interrupt;
+    transport->interrupt_context = context;
+}
+
+/* Polls the broker's socket, and the program's descriptor. Returns the number of messages. */
 static size_t ask_broker(shm_transport *transport) {
     size_t heard = transport->heard;
     transport->control_due = false;
     transport->control_ticks = clock_ticks();
     if (!transport->broker_gone) broker_client_poll(transport->host.client, &from_broker, transport);
+    if (transport->interrupt_fd >= 0) look_for_interrupt(transport);
     return transport->heard - heard;
 }
 
@@ -373,6 +389,7 @@ mr_status shm_transport_open(const shm_transport_options *options, const transpo
     shm_transport *transport = xcalloc_lines(sizeof *transport);
     list_init(&transport->to_visit);
     transport->idle_look_us = CLOCK_NEVER_US;
+    transport->interrupt_fd = -1;
     transport->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : SHM_TRANSPORT_RING_IDLE_US;
     transport->host.events = events;
     transport->host.context = context;

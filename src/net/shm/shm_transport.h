@@ -53,6 +53,11 @@ void shm_transport_wait(shm_transport *transport, poller *lock, int64_t timeout_
  * at once. */
 void shm_transport_sleep(shm_transport *transport, poller *lock, int64_t timeout_us);
 
+/* Polls a descriptor of the program (borrowed), too: while a thread sleeps, and every 20 ms while none does. When it is
+ * readable, shm_transport_poll calls `interrupt`, and polls it no more until the next shm_transport_watch. A sleep that
+ * has begun ignores the descriptor. fd -1: none. */
+void shm_transport_watch(shm_transport *transport, int fd, void (*interrupt)(void *context), void *context);
+
 /* Whether there are more processes than CPUs. */
 bool shm_transport_is_crowded(const shm_transport *transport);
 

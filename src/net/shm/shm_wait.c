@@ -8,24 +8,26 @@
 #include "base/failpoint.h"
 #include "net/shm/shm_internal.h"
 
-enum { FUTEX_SLICE_US = 10 * 1000 }; /* then sleep in ppoll, which also detects the broker's death */
+enum { FUTEX_SLICE_US = 10 * 1000 }; /* then sleep in ppoll, which also detects the broker's death, and an interrupt */
 
-static void take_event(shm_transport *transport) {
+static void take_event(const shm_transport *transport) {
     uint64_t rings;
     ssize_t got = read(transport->event_fd, &rings, sizeof rings);
     (void)got; /* an empty counter is no error */
 }
 
-/* Sleeps until the doorbell, the broker's socket or the broker's death wakes it. True: the broker sent something. */
-static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
-    struct pollfd fds[2] = {
+/* Sleeps until the doorbell, the broker's socket or death, or the program's descriptor wakes it. True: one of the latter
+ * did. */
+static bool sleep_in_poll(const shm_transport *transport, int interrupt_fd, int64_t timeout_us) {
+    struct pollfd fds[] = {
         {.fd = transport->event_fd, .events = POLLIN},
-        {.fd = transport->broker_gone ? -1 : broker_client_fd(transport->host.client), .events = POLLIN}};
+        {.fd = transport->broker_gone ? -1 : broker_client_fd(transport->host.client), .events = POLLIN},
+        {.fd = interrupt_fd, .events = POLLIN}};
     struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
-    int ready = ppoll(fds, 2, timeout_us < 0 ? NULL : &timeout, NULL);
+    int ready = ppoll(fds, 3, timeout_us < 0 ? NULL : &timeout, NULL);
     if (ready <= 0) return false;
     if (fds[0].revents != 0) take_event(transport);
-    return fds[1].revents != 0;
+    return fds[1].revents != 0 || fds[2].revents != 0;
 }
 
 /* Stores how the transport is about to sleep, makes every sender ring, and checks once more. False: do not sleep. */
@@ -147,11 +149,12 @@ static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller
     int64_t left = until(deadline_us);
     if (left == 0 || !prepare_sleep(transport, DOORBELL_LOOP)) return;
     transport->sleeps_loop++;
+    int interrupt_fd = transport->interrupt_fd; /* read with the lock */
     let_go(transport, lock);
-    bool broker_spoke = sleep_in_poll(transport, left);
+    bool due = sleep_in_poll(transport, interrupt_fd, left);
     doorbell_disarm(transport->host.self);
     take_back(lock);
-    transport->control_due |= broker_spoke;
+    transport->control_due |= due;
 }
 
 static bool is_due(const shm_transport *transport) {

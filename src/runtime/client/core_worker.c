@@ -13,8 +13,6 @@
 #include "runtime/client/inspect_query.h"
 #include "runtime/refs/borrow_message.h"
 
-enum { TICK_US = 50 * 1000 /* interval between checks of idle leases */ };
-
 /* ---- Joining the node. */
 
 /* Requests the optional parts: a hold table of the store, and an event ring. on_room repeats requests that found no
@@ -187,9 +185,8 @@ int64_t core_worker_tick(core_worker *worker, int64_t now_us) {
         rpc_tick(worker->rpc, now_us);
         next_us = rpc_next_us(worker->rpc);
     }
-    if (tasks_tick(&worker->tasks, now_us) && now_us + TICK_US < next_us) next_us = now_us + TICK_US;
-    int64_t retry_us = tasks_retry(&worker->tasks, now_us);
-    return retry_us < next_us ? retry_us : next_us;
+    next_us = clock_earlier_us(next_us, tasks_tick(&worker->tasks, now_us));
+    return clock_earlier_us(next_us, tasks_retry(&worker->tasks, now_us));
 }
 
 /* ---- Messages to the node. */
@@ -262,7 +259,9 @@ static mr_status send_handle(void *context, borrow_message *message) {
 }
 
 static bool part_from_actor(actor_handles *handles, mr_actor actor) {
-    return actors_part(&container_of(handles, core_worker, handles)->actors, actor);
+    core_worker *worker = container_of(handles, struct core_worker, handles);
+    core_worker_stir(worker); /* NODE_ACTOR_DROP is sent by the next tick */
+    return actors_part(&worker->actors, actor);
 }
 
 /* ---- Waits for the store server. */

@@ -64,7 +64,7 @@ object *tasks_submit_straight(tasks *tasks, struct lease *lease, interned_name *
 void tasks_feed(tasks *tasks);                          /* called when a link has room */
 void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node reclaims this lease */
 void tasks_reclaim_group(tasks *tasks, uint64_t group); /* returns all leases of a removed placement group */
-bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again later */
+int64_t tasks_tick(tasks *tasks, int64_t now_us);       /* returns leases; returns when the next one is due */
 int64_t tasks_retry(tasks *tasks, int64_t now_us);      /* queues evicted tasks again; when to call next */
 bool tasks_have_leases(const tasks *tasks);             /* or evicted tasks */
 void tasks_over(tasks *tasks, failure *why);            /* the node is gone: pending and later tasks fail */

@@ -213,19 +213,22 @@ void tasks_reclaim_group(tasks *tasks, uint64_t group) {
     }
 }
 
-bool tasks_tick(tasks *tasks, int64_t now_us) {
-    bool any = false;
+int64_t tasks_tick(tasks *tasks, int64_t now_us) {
+    int64_t next_us = CLOCK_NEVER_US;
     list_for_each (at, &tasks->shapes) {
         scheduling_class *class = container_of(at, struct scheduling_class, place);
         list_for_each (item, &class->leases) {
             lease *lease = container_of(item, struct lease, place);
-            any = true;
             bool unused = list_empty(&class->queue) || is_usable(lease); /* else its link is opening */
-            bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
-            if (idle && !MUTATED("no-release")) task_lease_give_back(lease);
+            if (lease->in_flight > 0 || !unused || MUTATED("no-release")) continue;
+            int64_t due_us = clock_deadline_us(lease->idle_since_us, IDLE_US);
+            if (due_us < now_us)
+                task_lease_give_back(lease);
+            else
+                next_us = clock_earlier_us(next_us, due_us + 1);
         }
     }
-    return any;
+    return next_us;
 }
 
 bool tasks_have_leases(const tasks *tasks) {

@@ -45,7 +45,8 @@ enum {
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
     ASK_US = 50 * 1000, /* interval of calls of give_up */
     LEAVE_US = 10 * 1000 * 1000,
-    LENDS_AFTER_US = 300, /* wait of a worker's thread after which its resources are lent */
+    LENDS_AFTER_US = 300,            /* wait of a worker's thread after which its resources are lent */
+    INTERRUPTS_AFTER_US = 10 * 1000, /* wait after which the function of mr_on_interrupt is called first */
 };
 
 /* The only function that changes the state. */
@@ -82,6 +83,8 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
                         : until_us > now_us        ? until_us - now_us
                                                    : 0);
     event_ring_slept(&mr->worker.writer.ring);
+    mr->worker.now_us = 0;
+    if (context_poll(mr) && mr->progress.rest == PROGRESS_PARKED) progress_thread_end_rest(mr);
     return true;
 }
 
@@ -92,54 +95,189 @@ bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us
     return context_poll(mr) || rest(mr, timeout_us, deadline_us);
 }
 
-/* Drives until the waiter is done. False: timeout; or, if `leaves`, the context closes. */
-static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
+/* Who else ends a wait, besides its answer and its timeout. */
+typedef enum wait_kind {
+    WAIT_STAYS,   /* no other event */
+    WAIT_CLOSES,  /* the end of the context */
+    WAIT_ANSWERS, /* likewise, and an interrupt, if the thread has asked for them */
+} wait_kind;
+
+static bool is_interrupted(const mr_context *mr, wait_kind kind) {
+    return kind == WAIT_ANSWERS && mr->interrupt.due && mr->interrupt.thread == cpu_thread();
+}
+
+static bool is_over(const mr_context *mr, wait_kind kind) {
+    return (kind != WAIT_STAYS && context_state_of(mr) >= CONTEXT_CLOSING) || is_interrupted(mr, kind);
+}
+
+/* Drives until the waiter is done. False: timeout, or another event that ends waits of this kind. */
+static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, wait_kind kind) {
     int64_t deadline_us = 0;
     while (!waiter->done) {
         if (context_poll(mr) || waiter->done) continue;
-        if ((leaves && context_state_of(mr) >= CONTEXT_CLOSING) || !context_await_more(mr, timeout_us, &deadline_us))
-            return false;
+        if (is_over(mr, kind) || !context_await_more(mr, timeout_us, &deadline_us)) return false;
     }
     return true;
 }
 
-static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
+static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, wait_kind kind) {
     if (context_state_of(mr) >= CONTEXT_DETACHED) return shutdown_error_error();
     mr->progress.presence++;
     mr->waiting++;
+    if (mr->poller.driven && mr->progress.rest == PROGRESS_DRIVES && timeout_us != 0) progress_thread_end_rest(mr);
     poller_turn turn = poller_wait(&mr->poller, waiter, timeout_us);
     if (turn == POLLER_DRIVE) {
-        bool done = drive(mr, waiter, timeout_us, leaves);
+        bool done = drive(mr, waiter, timeout_us, kind);
         poller_pass(&mr->poller);
         turn = done ? POLLER_DONE : POLLER_TIMEOUT;
+        if (mr->progress.rest == PROGRESS_PARKED) progress_thread_end_rest(mr);
         if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* the progress thread drives from now on */
     }
     mr->waiting--;
     mr->progress.presence++;
     if (turn == POLLER_DONE) return MR_OK;
-    if (leaves && context_state_of(mr) >= CONTEXT_CLOSING) return shutdown_error_error();
+    if (kind != WAIT_STAYS && context_state_of(mr) >= CONTEXT_CLOSING) return shutdown_error_error();
+    if (is_interrupted(mr, kind)) return CONTEXT_INTERRUPTED;
     return error_set(MR_TIMEOUT, "timed out after %.3g s", (double)timeout_us / 1e6);
 }
 
 mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
-    return wait_or_leave(mr, waiter, timeout_us, false);
+    return wait_or_leave(mr, waiter, timeout_us, WAIT_STAYS);
 }
 
 static __attribute__((noinline)) mr_status wait_or_close(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
-    return wait_or_leave(mr, waiter, timeout_us, true);
+    return wait_or_leave(mr, waiter, timeout_us, WAIT_CLOSES);
 }
 
-mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+/* The same for the thread of mr_on_interrupt, whose function is called once before a long wait. After
+ * CONTEXT_INTERRUPTED, interrupt.left_us is the rest of the timeout. */
+static __attribute__((noinline)) mr_status wait_for_interrupt(mr_context *mr, poller_waiter *waiter,
+                                                              int64_t timeout_us) {
+    context_interrupt *interrupt = &mr->interrupt;
+    bool whole = interrupt->is_resumed || (timeout_us >= 0 && timeout_us <= INTERRUPTS_AFTER_US);
+    int64_t begun_us = timeout_us > 0 ? clock_now_us(mr->env.clock) : 0;
+    interrupt->waiter = waiter;
+    mr_status status = wait_or_leave(mr, waiter, whole ? timeout_us : INTERRUPTS_AFTER_US, WAIT_ANSWERS);
+    interrupt->waiter = NULL;
+    if (status == MR_TIMEOUT && !whole) status = CONTEXT_INTERRUPTED;
+    if (status != CONTEXT_INTERRUPTED) return status;
+    int64_t spent_us = timeout_us > 0 ? clock_now_us(mr->env.clock) - begun_us : 0;
+    interrupt->left_us = timeout_us < 0 ? -1 : spent_us < timeout_us ? timeout_us - spent_us : 0;
+    return status;
+}
+
+static inline mr_status wait_once(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool answers) {
+    return answers && mr->interrupt.thread == cpu_thread() ? wait_for_interrupt(mr, waiter, timeout_us)
+                                                           : wait_or_close(mr, waiter, timeout_us);
+}
+
+static void end_lending(mr_context *mr, uint64_t event, mr_status status) {
+    event_ring_leave(&mr->worker.writer.ring, event, status);
+    context_blocked(mr, -1);
+}
+
+/* Waits while the worker's resources are lent, which an interrupt does not end. */
+static mr_status wait_lent(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool answers, uint64_t event) {
+    mr_status status = wait_once(mr, waiter, timeout_us, answers);
+    if (status == CONTEXT_INTERRUPTED) {
+        mr->interrupt.is_lent = true;
+        mr->interrupt.event = event;
+    } else {
+        end_lending(mr, event, status);
+    }
+    return status;
+}
+
+static mr_status wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool answers) {
     if (mr->worker.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
-        return wait_or_close(mr, waiter, timeout_us);
-    mr_status status = wait_or_close(mr, waiter, LENDS_AFTER_US);
+        return wait_once(mr, waiter, timeout_us, answers);
+    int64_t later_us = timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US;
+    mr_status status = wait_once(mr, waiter, LENDS_AFTER_US, answers);
+    if (status == CONTEXT_INTERRUPTED) mr->interrupt.left_us = later_us < 0 ? -1 : mr->interrupt.left_us + later_us;
     if (status != MR_TIMEOUT) return status;
     context_blocked(mr, 1);
     uint64_t event = event_writer_begin(&mr->worker.writer, EVENT_WAIT, (rpc_call_token){0}, "waits", 5, 0);
-    status = wait_or_close(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    event_ring_leave(&mr->worker.writer.ring, event, status);
-    context_blocked(mr, -1);
+    return wait_lent(mr, waiter, later_us, answers, event);
+}
+
+mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    return wait_lending(mr, waiter, timeout_us, false);
+}
+
+mr_status context_wait_answering(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    if (!mr->interrupt.is_lent || mr->interrupt.thread != cpu_thread())
+        return wait_lending(mr, waiter, timeout_us, true);
+    mr->interrupt.is_lent = false;
+    return wait_lent(mr, waiter, timeout_us, true, mr->interrupt.event);
+}
+
+/* ---- Interrupts. */
+
+/* The descriptor is readable. */
+static void interrupt_came(void *context) {
+    mr_context *mr = context;
+    mr->interrupt.due = true;
+    if (mr->interrupt.waiter != NULL) poller_interrupt(&mr->poller, mr->interrupt.waiter);
+}
+
+/* A sleep that has begun does not watch the descriptor yet. */
+static void watch_interrupts(mr_context *mr) {
+    if (context_state_of(mr) >= CONTEXT_DETACHED) return;
+    mr->interrupt.due = false;
+    shm_transport_watch(mr->transport, mr->interrupt.fd, interrupt_came, mr);
+    poller_rouse(&mr->poller);
+}
+
+mr_status mr_on_interrupt(mr_context *mr, int fd, mr_interrupt_fn *fn, void *user) {
+    MR_TRY(context_check(mr, mr));
+    if (fn != NULL && fd < 0) return error_set(MR_INVALID, "mr_on_interrupt: `fd` is %d, which is no descriptor", fd);
+    context_lock(mr);
+    mr->interrupt = (context_interrupt){
+        .fd = fn == NULL ? -1 : fd, .fn = fn, .user = user, .thread = fn == NULL ? 0 : cpu_thread()};
+    watch_interrupts(mr);
+    return context_done(mr, MR_OK);
+}
+
+static mr_status step_again(mr_context *mr, context_step_fn *step, void *what, int64_t timeout_us, int64_t left_us) {
+    context_interrupt *interrupt = &mr->interrupt;
+    if (interrupt->due) watch_interrupts(mr);
+    interrupt->is_resumed = true;
+    interrupt->waited_us = timeout_us < 0 ? 0 : timeout_us - left_us;
+    mr_status status = step(mr, what, left_us);
+    interrupt->is_resumed = false;
+    interrupt->waited_us = 0;
+    if (status != CONTEXT_INTERRUPTED && interrupt->is_lent) { /* the step did not wait again */
+        interrupt->is_lent = false;
+        end_lending(mr, interrupt->event, status);
+    }
     return status;
+}
+
+/* The program's function runs without the lock and outside of all waits, since it may wait itself or, in a driver, end
+ * the runtime. */
+mr_status context_resume(mr_context *mr, context_step_fn *step, void *what, int64_t timeout_us) {
+    for (;;) {
+        context_interrupt left = mr->interrupt;
+        mr->interrupt.is_lent = false;
+        bool ends = left.fn(left.user);
+        if (!ends || left.is_lent) context_lock(mr);
+        if (ends && left.is_lent) {
+            end_lending(mr, left.event, MR_CANCELLED);
+            context_unlock(mr);
+        }
+        if (ends)
+            return error_set(MR_CANCELLED, "the wait was ended by the function of mr_on_interrupt for descriptor %d",
+                             left.fd);
+        mr->interrupt.is_lent = left.is_lent;
+        mr->interrupt.event = left.event;
+        mr_status status = step_again(mr, step, what, timeout_us, left.left_us);
+        context_unlock(mr);
+        if (status != CONTEXT_INTERRUPTED) return status;
+    }
+}
+
+int64_t context_waited_us(const mr_context *mr) {
+    return mr->interrupt.thread == cpu_thread() ? mr->interrupt.waited_us : 0;
 }
 
 typedef struct in_line { /* waiting thread; on its stack */
@@ -147,13 +285,25 @@ typedef struct in_line { /* waiting thread; on its stack */
     poller_waiter waiter;
 } in_line;
 
-mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
+static mr_status wait_in(mr_context *mr, list *line, context_wait_fn *wait, int64_t timeout_us) {
     in_line self;
     poller_waiter_init(&self.waiter);
     list_push_back(line, &self.place);
-    mr_status status = context_wait(mr, &self.waiter, timeout_us);
+    mr_status status = wait(mr, &self.waiter, timeout_us);
     list_remove(&self.place);
     return status;
+}
+
+mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
+    return wait_in(mr, line, context_wait, timeout_us);
+}
+
+static mr_status wait_answering(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    return wait_once(mr, waiter, timeout_us, true);
+}
+
+mr_status context_wait_in_answering(mr_context *mr, list *line, int64_t timeout_us) {
+    return wait_in(mr, line, wait_answering, timeout_us);
 }
 
 void context_wake(mr_context *mr, const list *line, bool all) {
@@ -200,17 +350,18 @@ static void node_answered(wire_call *call, const rpc_call_result *result) {
     poller_finish(&answer->mr->poller, &answer->waiter);
 }
 
-mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out, size_t room,
-                            size_t *size) {
+static mr_status call_node(mr_context *mr, context_wait_fn *wait, wire_method method, span fields, int64_t timeout_us,
+                           void *out, size_t room, size_t *size) {
     node_answer answer = {.call = {.done = node_answered}, .mr = mr, .out = out, .room = room};
     const wire_message message = {.fields = fields};
     mr_status status;
     poller_waiter_init(&answer.waiter);
     while ((status = core_worker_ask_node(&mr->worker, method, &message, &answer.call)) == MR_BUSY) context_pause(mr);
     MR_TRY(status);
-    status = context_wait(mr, &answer.waiter, timeout_us);
+    status = wait(mr, &answer.waiter, timeout_us);
     if (status != MR_OK) {
         if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* the call has not ended */
+        if (status == CONTEXT_INTERRUPTED || status == MR_CLOSED) return status;
         error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
     } else if (answer.failed != NULL) {
         status = failure_raise(answer.failed);
@@ -219,6 +370,15 @@ mr_status context_call_node(mr_context *mr, wire_method method, span fields, int
     }
     failure_unref(answer.failed);
     return status;
+}
+
+mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out, size_t room,
+                            size_t *size) {
+    return call_node(mr, context_wait, method, fields, timeout_us, out, room, size);
+}
+
+mr_status context_call_node_answering(mr_context *mr, wire_method method, span fields, int64_t timeout_us) {
+    return call_node(mr, context_wait_answering, method, fields, timeout_us, NULL, 0, NULL);
 }
 
 void context_blocked(mr_context *mr, int change) {
@@ -436,12 +596,12 @@ static void keep_for_ever(mr_context *mr) {
 
 /* A waiting thread leaves when it drives, and passes the poller on; a thread that waits for the node's answer or packs
  * a value is done soon. */
-void context_see_others_out(mr_context *mr) {
+void context_see_others_out(mr_context *mr, bool keeps) {
     int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
     context_lock(mr);
-    enter(mr, CONTEXT_CLOSING);
+    if (context_state_of(mr) < CONTEXT_CLOSING) enter(mr, CONTEXT_CLOSING);
     while ((mr->waiting > 0 || atomic_load(&mr->packing) > 0) && clock_now_us(mr->env.clock) < deadline_us) {
-        keep_for_ever(mr);
+        if (keeps) keep_for_ever(mr);
         poller_rouse(&mr->poller);
         context_unlock(mr);
         nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);

@@ -27,6 +27,20 @@ typedef enum context_state {
     CONTEXT_CLOSED,   /* only views of values remain; the release of the last one frees the context */
 } context_state;
 
+typedef struct context_interrupt { /* mr_on_interrupt; the fields are the thread's, but for `due`, which others set */
+    int fd;                        /* -1: none */
+    mr_interrupt_fn *fn;
+    void *user;
+    uintptr_t thread;      /* whose waits are interrupted; 0: none */
+    poller_waiter *waiter; /* of its present wait; NULL: it does not wait */
+    bool due;              /* the descriptor was readable, and fn was not called yet */
+    bool is_resumed;       /* the present wait continues one in which fn was called */
+    bool is_lent;          /* the interrupted wait lent the worker's resources, and still does */
+    uint64_t event;        /* of that wait in the event ring */
+    int64_t left_us;       /* rest of the timeout of the interrupted wait; < 0: no limit */
+    int64_t waited_us;     /* by the present call before its last interrupt */
+} context_interrupt;
+
 struct mr_context {
     poller poller;
     _Atomic uint32_t *state; /* context_state, in a page that a forked child finds zeroed; changed with the lock held */
@@ -61,7 +75,8 @@ struct mr_context {
     description *description; /* running description hook; NULL: none */
     mr_interrupt_fn *give_up; /* called while a thread waits for memory; NULL: none */
     void *give_up_user;
-    int64_t asked_us;   /* time of the last call of give_up */
+    int64_t asked_us; /* time of the last call of give_up */
+    context_interrupt interrupt;
     mr_print_fn *print; /* shows worker output; NULL: written by this library */
     void *print_user;
 
@@ -105,8 +120,9 @@ typedef struct context_entry { /* parameters of a joining process */
 
 /* Joins the node whose broker's socket is at `path`. */
 MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
-/* Enters CONTEXT_CLOSING: threads that wait are woken, and have left when this returns. */
-void context_see_others_out(mr_context *mr);
+/* Enters CONTEXT_CLOSING: threads that wait are woken, and have left when this returns. `keeps`: the context is never
+ * freed if there were such threads, since they may still use it. */
+void context_see_others_out(mr_context *mr, bool keeps);
 /* Enters CONTEXT_CLOSED. Values that the program still has stay readable. `alone`: the node and all its processes have
  * ended. */
 void context_close(mr_context *mr, bool alone);
@@ -117,14 +133,27 @@ void context_left(mr_context *mr); /* locked; unlocks: a view was released, perh
 __attribute__((noinline)) void context_blocked(mr_context *mr, int change);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED or a similar status when the node is gone. */
+typedef mr_status context_wait_fn(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
 MR_MUST mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
 /* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long releases its
  * resources meanwhile, so that the awaited task can run. */
 MR_MUST mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
-/* Waits likewise until an object, which the caller holds, is ready (future_api.c). */
+/* The same for a call that context_resume repeats. CONTEXT_INTERRUPTED: without an error text. */
+MR_MUST mr_status context_wait_answering(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
+#define CONTEXT_INTERRUPTED ((mr_status)-1)
+/* Unlocked, after a step of a public function has returned CONTEXT_INTERRUPTED: calls the function of mr_on_interrupt
+ * and repeats the step, with the lock, until it returns something else. MR_CANCELLED: the function ended the wait; the
+ * context may be gone. */
+typedef mr_status context_step_fn(mr_context *mr, void *what, int64_t timeout_us);
+MR_MUST mr_status context_resume(mr_context *mr, context_step_fn *step, void *what, int64_t timeout_us);
+int64_t
+context_waited_us(const mr_context *mr); /* time before the last interrupt, part of the timeout in error texts */
+/* Waits as context_wait_answering until an object, which the caller holds, is ready (future_api.c). */
 MR_MUST mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us);
 /* Locked: waits as context_wait in a queue of threads; context_wake ends the wait of its first thread or of all. */
 MR_MUST mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us);
+/* The same for a call that context_resume repeats; MR_CLOSED also when the context closes. */
+MR_MUST mr_status context_wait_in_answering(mr_context *mr, list *line, int64_t timeout_us);
 void context_wake(mr_context *mr, const list *line, bool all);
 
 void context_views_init(mr_context *mr); /* initializes `views` (future_api.c) */
@@ -150,3 +179,5 @@ void context_pause(mr_context *mr);
  * copied to `out` (at most `room` bytes); `size` may be NULL. */
 MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out,
                                     size_t room, size_t *size);
+/* The same for an answer without content, with a wait as context_wait_answering. */
+MR_MUST mr_status context_call_node_answering(mr_context *mr, wire_method method, span fields, int64_t timeout_us);

@@ -184,9 +184,9 @@ mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us
     one alone = {.waiter.fn = one_came, .many = &many};
     poller_waiter_init(&many.waiter);
     object_wait(&mr->worker.objects, object, &alone.waiter);
-    mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
+    mr_status status = context_wait_answering(mr, &many.waiter, timeout_us);
     object_unwait(&alone.waiter);
-    return status == MR_TIMEOUT ? invocation_timed_out(object, timeout_us) : status;
+    return status == MR_TIMEOUT ? invocation_timed_out(object, timeout_us + context_waited_us(mr)) : status;
 }
 
 /* Gets an object that is pending, or no scalar. */
@@ -213,10 +213,22 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
     return get_slowly(mr, object, timeout_us, out);
 }
 
+typedef struct get_again {
+    mr_ref ref;
+    mr_value *out;
+} get_again;
+
+static mr_status get_step(mr_context *mr, void *what, int64_t timeout_us) {
+    const get_again *again = what;
+    return get_locked(mr, again->ref, timeout_us, again->out);
+}
+
 mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
     MR_TRY(context_check(mr, out));
     context_lock(mr);
-    return context_done(mr, get_locked(mr, ref, timeout_us, out));
+    mr_status status = context_done(mr, get_locked(mr, ref, timeout_us, out));
+    if (__builtin_expect(status != CONTEXT_INTERRUPTED, 1)) return status;
+    return context_resume(mr, get_step, &(get_again){ref, out}, timeout_us);
 }
 
 /* Sets which objects are ready, and their number. MR_NOT_FOUND: this process does not have one (any more). */
@@ -244,7 +256,7 @@ static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, cons
         list_init(&ones[i].waiter.place);
         if (!ready[i]) object_wait(&mr->worker.objects, object_find(&mr->worker.objects, refs[i]), &ones[i].waiter);
     }
-    mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
+    mr_status status = context_wait_answering(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
     free(ones);
     return status;
@@ -261,10 +273,22 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
         MR_TRY(note_ready(mr, refs, count, ready, &there));
         if (status == MR_TIMEOUT)
             error_set(MR_TIMEOUT, "timed out after %.3g s: %zu of %zu futures are ready, %zu are needed",
-                      (double)timeout_us / 1e6, there, count, want);
+                      (double)(timeout_us + context_waited_us(mr)) / 1e6, there, count, want);
     }
     *ready_count = there;
     return status;
+}
+
+typedef struct wait_again {
+    const mr_ref *refs;
+    size_t count, want;
+    unsigned char *ready;
+    size_t *ready_count;
+} wait_again;
+
+static mr_status wait_step(mr_context *mr, void *what, int64_t timeout_us) {
+    const wait_again *again = what;
+    return wait_locked(mr, again->refs, again->count, again->want, timeout_us, again->ready, again->ready_count);
 }
 
 mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
@@ -273,8 +297,100 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
     if (count > 0 && (refs == NULL || ready == NULL))
         return error_set(MR_INVALID, "mr_wait: `refs` or `ready` is NULL, but `count` is %zu", count);
     if (want > count) return error_set(MR_INVALID, "mr_wait: `want` is %zu, but there are %zu futures", want, count);
+    wait_again again = {refs, count, want, ready, ready_count};
     context_lock(mr);
-    return context_done(mr, wait_locked(mr, refs, count, want, timeout_us, ready, ready_count));
+    mr_status status = context_done(mr, wait_step(mr, &again, timeout_us));
+    return status == CONTEXT_INTERRUPTED ? context_resume(mr, wait_step, &again, timeout_us) : status;
+}
+
+/* ---- mr_wait_all. */
+
+typedef struct whole { /* a wait for all of several objects, or for a failure */
+    mr_context *mr;
+    poller_waiter waiter;
+    size_t left; /* pending objects */
+} whole;
+
+typedef struct part {
+    object_waiter waiter;
+    object *object; /* held; NULL: it was not pending */
+    whole *whole;
+} part;
+
+static void part_came(object_waiter *waiter, object *object) {
+    whole *whole = container_of(waiter, part, waiter)->whole;
+    whole->left--;
+    bool over = whole->left == 0 || object->state == OBJECT_FAILED;
+    if (over && !whole->waiter.done) poller_finish(&whole->mr->poller, &whole->waiter);
+}
+
+typedef struct wait_all_again {
+    const mr_ref *refs;
+    size_t count;
+    size_t *failed;
+} wait_all_again;
+
+/* Finds the first failed object, else the first pending one. MR_NOT_FOUND: this process does not have one. */
+static mr_status find_first(mr_context *mr, const wait_all_again *all, size_t *failed, object **pending) {
+    *failed = all->count;
+    *pending = NULL;
+    for (size_t i = 0; i < all->count && *failed == all->count; i++) {
+        object *object = find_object(mr, all->refs[i]);
+        if (object == NULL) return MR_NOT_FOUND;
+        if (object->state == OBJECT_FAILED) *failed = i;
+        if (object->state == OBJECT_PENDING && *pending == NULL) *pending = object;
+    }
+    return MR_OK;
+}
+
+static mr_status wait_for_parts(mr_context *mr, const wait_all_again *all, int64_t timeout_us) {
+    part *parts;
+    MR_TRY(alloc_try(all->count * sizeof(part), &parts));
+    whole whole = {.mr = mr};
+    poller_waiter_init(&whole.waiter);
+    for (size_t i = 0; i < all->count; i++) {
+        object *object = object_find(&mr->worker.objects, all->refs[i]);
+        parts[i] = (part){.waiter.fn = part_came, .whole = &whole};
+        if (object == NULL || object->state != OBJECT_PENDING) continue;
+        parts[i].object = object_hold(object);
+        whole.left++;
+        object_wait(&mr->worker.objects, object, &parts[i].waiter);
+    }
+    mr_status status = context_wait_answering(mr, &whole.waiter, timeout_us);
+    for (size_t i = 0; i < all->count; i++) {
+        if (parts[i].object == NULL) continue;
+        object_unwait(&parts[i].waiter);
+        object_drop(&mr->worker.objects, parts[i].object);
+    }
+    free(parts);
+    return status;
+}
+
+static mr_status wait_all_step(mr_context *mr, void *what, int64_t timeout_us) {
+    const wait_all_again *all = what;
+    object *pending;
+    size_t failed;
+    MR_TRY(find_first(mr, all, &failed, &pending));
+    mr_status status = MR_OK;
+    if (failed == all->count && pending != NULL) {
+        status = wait_for_parts(mr, all, timeout_us);
+        if (status != MR_OK && status != MR_TIMEOUT) return status;
+        MR_TRY(find_first(mr, all, &failed, &pending));
+    }
+    if (failed == all->count && pending != NULL)
+        return invocation_timed_out(pending, timeout_us + context_waited_us(mr));
+    *all->failed = failed;
+    return MR_OK;
+}
+
+mr_status mr_wait_all(mr_context *mr, const mr_ref *refs, size_t count, int64_t timeout_us, size_t *failed) {
+    MR_TRY(context_check(mr, failed));
+    if (count > 0 && refs == NULL)
+        return error_set(MR_INVALID, "mr_wait_all: `refs` is NULL, but `count` is %zu", count);
+    wait_all_again all = {refs, count, failed};
+    context_lock(mr);
+    mr_status status = context_done(mr, wait_all_step(mr, &all, timeout_us));
+    return status == CONTEXT_INTERRUPTED ? context_resume(mr, wait_all_step, &all, timeout_us) : status;
 }
 
 /* Opens a failure as an error value, in an object that only the view holds. */

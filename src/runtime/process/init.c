@@ -213,13 +213,17 @@ static bool has_views(mr_context *mr) {
     return any;
 }
 
+void mr_end_waits(mr_context *mr) {
+    if (context_is_ours(mr) && mr->worker.worker == NULL) context_see_others_out(mr, false);
+}
+
 void mr_shutdown(mr_context *mr) {
     if (!context_is_ours(mr)) return; /* a forked child does not end its parent's runtime */
     if (mr->worker.worker != NULL) {
         log_warn("mr_shutdown in a worker (process %d) does nothing: the node ends its workers", (int)getpid());
         return;
     }
-    context_see_others_out(mr);
+    context_see_others_out(mr, true);
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     session_dir run = mr->run;

@@ -69,13 +69,17 @@ mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_opt
     return status;
 }
 
+static mr_status wait_step(mr_context *mr, void *group, int64_t timeout_us) {
+    context_look(mr); /* receives the node's answer about the group */
+    if (placement_cache_has(&mr->worker.cache, *(const mr_placement_group *)group)) return MR_OK;
+    return context_call_node_answering(mr, NODE_GROUP_WAIT, span_of(group, sizeof(mr_placement_group)), timeout_us);
+}
+
 mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int64_t timeout_us) {
     MR_TRY(context_check(mr, mr));
-    const span id = span_of(&group, sizeof group);
     context_lock(mr);
-    context_look(mr); /* receives the node's answer about the group */
-    bool placed = placement_cache_has(&mr->worker.cache, group);
-    return context_done(mr, placed ? MR_OK : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL));
+    mr_status status = context_done(mr, wait_step(mr, &group, timeout_us));
+    return status == CONTEXT_INTERRUPTED ? context_resume(mr, wait_step, &group, timeout_us) : status;
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {

@@ -12,8 +12,8 @@
 enum {
     TICK_US = 2000,
     TICK_DRIVEN_US = 10 * 1000, /* while another thread drives */
-    PARK_TICKS = 50,            /* ticks without activity after which the thread parks */
-    PARKED_US = 100 * 1000,     /* interval of polls for requests of other processes */
+    QUIET_TICKS = 3,            /* ticks without activity after which the thread rests */
+    IDLE_TICKS = 50,            /* the same if no messages are expected, and no thread drives */
 };
 
 static __attribute__((noinline)) void wake(mr_context *mr) {
@@ -21,26 +21,49 @@ static __attribute__((noinline)) void wake(mr_context *mr) {
     futex_wake(&mr->progress.word, FUTEX_WITHIN);
 }
 
+/* While another thread has the lock, a driving thread is away. */
+void progress_thread_end_rest(mr_context *mr) {
+    bool drives = mr->progress.rest == PROGRESS_DRIVES;
+    mr->progress.rest = PROGRESS_TICKS;
+    if (drives)
+        poller_rouse(&mr->poller);
+    else
+        wake(mr);
+}
+
 void progress_thread_stirred(void *context) {
     mr_context *mr = context;
     mr->progress.activity++;
-    if (atomic_load_explicit(&mr->progress.parked, memory_order_relaxed) != 0) wake(mr); /* set when locked */
+    if (mr->progress.rest != PROGRESS_TICKS) progress_thread_end_rest(mr);
 }
 
 void progress_thread_nudge(mr_context *mr) {
-    if (mr->progress.sleeps) wake(mr);
+    if (mr->progress.rest != PROGRESS_TICKS)
+        progress_thread_end_rest(mr);
+    else if (mr->progress.sleeps)
+        wake(mr);
 }
 
-/* Drives for a tick, if no other thread does. A thread that begins to wait meanwhile gets the poller next. */
-static void drive(mr_context *mr) {
+/* Whether work is under way that only ticks notice. */
+static bool needs_ticks(const mr_context *mr) {
+    return mr->description != NULL || (mr->worker.worker != NULL && worker_needs_ticks(mr->worker.worker));
+}
+
+/* Drives for a tick, or until something happens, if no other thread does. A thread that begins to wait meanwhile gets
+ * the poller next. */
+static void drive(mr_context *mr, bool quiet) {
     poller_waiter waiter;
     poller_waiter_init(&waiter);
     if (poller_wait(&mr->poller, &waiter, 0) != POLLER_DRIVE) return;
     while (context_poll(mr)) {}
     int64_t deadline_us = 0;
     bool others = !list_empty(&mr->poller.line) || !list_empty(&mr->notices);
-    if (!others && context_state_of(mr) < CONTEXT_STOPPING && context_await_more(mr, TICK_US, &deadline_us)) {
-        while (context_poll(mr)) {}
+    if (!others && context_state_of(mr) < CONTEXT_STOPPING) {
+        bool rests = quiet && !needs_ticks(mr);
+        mr->progress.rest = rests ? PROGRESS_DRIVES : PROGRESS_TICKS;
+        bool more = context_await_more(mr, rests ? -1 : TICK_US, &deadline_us);
+        mr->progress.rest = PROGRESS_TICKS;
+        while (more && context_poll(mr)) {}
     }
     poller_pass(&mr->poller);
 }
@@ -57,33 +80,33 @@ typedef struct view { /* counts at the last tick */
     int quiet; /* ticks without activity */
 } view;
 
-/* Parks: no calls are pending, and no message has arrived for a while. Returns as tick. */
-static int64_t park_thread(mr_context *mr) {
+/* Another thread drives. Returns as tick. */
+static int64_t look_on(mr_context *mr, bool quiet, int64_t now_us, int64_t next_us) {
+    if (!quiet || needs_ticks(mr)) return TICK_DRIVEN_US;
+    mr->progress.rest = PROGRESS_PARKED;
     mr->worker.now_us = 0;
-    if (mr->poller.driven) return -1;
-    context_poll(mr);
-    return PARKED_US;
+    return next_us == CLOCK_NEVER_US ? -1 : next_us > now_us ? next_us - now_us : 1;
 }
 
 /* One tick. Returns how long to sleep; 0: not at all, < 0: until it is woken. */
 static int64_t tick(mr_context *mr, view *seen) {
+    int64_t now_us = clock_now_us(mr->env.clock);
+    mr->progress.rest = PROGRESS_TICKS;
     bool program_is_there = mr->progress.presence != seen->presence || mr->poller.driven;
     describe_look(mr);
-    if (mr->worker.worker != NULL) worker_tick(mr->worker.worker, clock_now_us(mr->env.clock));
+    if (mr->worker.worker != NULL) worker_tick(mr->worker.worker, now_us);
     seen->quiet = mr->progress.activity == seen->activity ? seen->quiet + 1 : 0;
     seen->activity = mr->progress.activity;
     seen->presence = mr->progress.presence;
-    bool busy = under_way(mr), park = seen->quiet > PARK_TICKS && !busy;
-    atomic_store(&mr->progress.parked, park);
-    if (park) return park_thread(mr);
-    bool wanted = !list_empty(&mr->watches) && !mr->poller.driven; /* a callback of the program waits for a future */
-    if (busy && (!program_is_there || wanted)) {
-        drive(mr);
+    if (mr->poller.driven) return look_on(mr, seen->quiet > QUIET_TICKS, now_us, core_worker_tick(&mr->worker, now_us));
+    bool wanted = !list_empty(&mr->watches); /* a callback of the program waits for a future */
+    if (wanted || (!program_is_there && (under_way(mr) || seen->quiet > IDLE_TICKS))) {
+        drive(mr, seen->quiet > QUIET_TICKS);
         return 0;
     }
-    core_worker_tick(&mr->worker, clock_now_us(mr->env.clock));
+    core_worker_tick(&mr->worker, now_us);
     if (!program_is_there) context_poll(mr); /* other processes may send CLIENT_LOOK */
-    return mr->poller.driven ? TICK_DRIVEN_US : TICK_US;
+    return TICK_US;
 }
 
 static void *progress_main(void *argument) {
@@ -111,6 +134,9 @@ mr_status progress_thread_start(mr_context *mr) {
 }
 
 void progress_thread_join(mr_context *mr) {
+    context_lock(mr);
+    poller_rouse(&mr->poller);
+    context_unlock(mr);
     wake(mr);
     pthread_join(mr->progress.thread, NULL);
 }

@@ -39,10 +39,22 @@ static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_
     return MR_OK;
 }
 
+typedef struct next_again {
+    mr_ref stream;
+    mr_ref *out;
+} next_again;
+
+static mr_status next_step(mr_context *mr, void *what, int64_t timeout_us) {
+    const next_again *again = what;
+    return next_locked(mr, again->stream, timeout_us, again->out);
+}
+
 mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_ref *out) {
     MR_TRY(context_check(mr, out));
+    next_again again = {stream, out};
     context_lock(mr);
-    return context_done(mr, next_locked(mr, stream, timeout_us, out));
+    mr_status status = context_done(mr, next_step(mr, &again, timeout_us));
+    return status == CONTEXT_INTERRUPTED ? context_resume(mr, next_step, &again, timeout_us) : status;
 }
 
 mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {

@@ -146,13 +146,14 @@ static bool run_some(mr_context *mr) {
     return true;
 }
 
-static mr_status worker_loop_locked(mr_context *mr, int64_t timeout_us) {
+static mr_status worker_loop_step(mr_context *mr, void *what, int64_t timeout_us) {
     const worker *worker = mr->worker.worker;
     if (worker_is_over(worker)) return MR_CLOSED;
     context_look(mr);
     if (run_some(mr)) return MR_OK;
     if (!mr->loop_woken && timeout_us != 0 && !worker_is_over(worker)) {
-        if (context_wait_in(mr, &mr->idle, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
+        mr_status status = context_wait_in_answering(mr, &mr->idle, timeout_us);
+        if (status == CONTEXT_INTERRUPTED || (status == MR_OK && run_some(mr))) return status;
     }
     mr->loop_woken = false;
     return worker_is_over(worker) ? MR_CLOSED : MR_TIMEOUT;
@@ -163,7 +164,8 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     if (mr->worker.worker == NULL)
         return error_set(MR_INVALID, "mr_serve in a driver (process %d): only workers serve", (int)getpid());
     context_lock(mr);
-    return context_done(mr, worker_loop_locked(mr, timeout_us));
+    mr_status status = context_done(mr, worker_loop_step(mr, NULL, timeout_us));
+    return status == CONTEXT_INTERRUPTED ? context_resume(mr, worker_loop_step, NULL, timeout_us) : status;
 }
 
 void mr_yield_cpu(mr_context *mr) {

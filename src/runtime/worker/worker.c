@@ -174,6 +174,8 @@ void worker_tick(worker *worker, int64_t now_us) {
         give_all_back(worker); /* the first call has waited for a whole tick, at least */
 }
 
+bool worker_needs_ticks(const worker *worker) { return !worker->is_actor && !list_empty(&worker->queue); }
+
 void worker_waits(worker *worker, bool all_of_them) {
     worker->waits = all_of_them;
     if (worker->waits) give_all_back(worker);

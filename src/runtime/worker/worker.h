@@ -25,6 +25,7 @@ void worker_attach(struct core_worker *worker);
 
 enum { WORKER_TICK_US = 2000 };
 void worker_tick(worker *worker, int64_t now_us);    /* called periodically, also while a body runs */
+bool worker_needs_ticks(const worker *worker);       /* tasks are queued behind a body */
 void worker_waits(worker *worker, bool all_of_them); /* whether all running bodies wait for other tasks */
 
 bool worker_is_over(const worker *worker);

@@ -66,7 +66,7 @@ mr_status compressor_open(compressor_id id, compressor **out) {
 uint32_t compressor_available(void) {
     uint32_t available = 0;
     for (int id = 0; id < COMPRESSOR_IDS; id++) {
-        compressor *compressor;
+        compressor *compressor = NULL;
         if (compressor_open((compressor_id)id, &compressor) != MR_OK) continue;
         available |= UINT32_C(1) << id;
         compressor_close(compressor);

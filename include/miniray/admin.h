@@ -165,7 +165,7 @@ typedef struct mr_ps_scheduler_options {
     const char *checkpoint_dir;       /* required: for state and checkpoints; created if it is missing */
     uint32_t num_workers;             /* ranks [DMLC_NUM_WORKER] */
     uint32_t num_servers;             /* servers to wait for before the start [DMLC_NUM_SERVER] */
-    uint32_t slots;                   /* partitions of each table [1] */
+    uint32_t slots;                   /* partitions of each table [those of checkpoint_dir; 16 in a new one] */
     uint32_t replicas;                /* of each slot, at most MR_PS_REPLICAS_MAX [1] */
     mr_ps_consistency consistency;    /* default of tables [MR_PS_ASP] */
     uint32_t staleness;               /* SSP: steps [0] */

@@ -333,8 +333,9 @@ static mr_status check(const kv_scheduler_options *options) {
     const uint32_t slots_max = (CLUSTER_MAP_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
     if (options->rank_count < 1 || options->rank_count > ID_ALLOCATOR_MAX)
         return error_set(MR_INVALID, "%u workers: expected 1 to %u", options->rank_count, ID_ALLOCATOR_MAX);
-    if (options->table_slots < 1 || options->table_slots > slots_max)
-        return error_set(MR_INVALID, "%u slots: expected 1 to %u", options->table_slots, slots_max);
+    if (options->table_slots > slots_max)
+        return error_set(MR_INVALID, "%u slots: expected 1 to %u, or 0 for the default", options->table_slots,
+                         slots_max);
     if (options->server_count < 1 || options->server_count > ID_ALLOCATOR_MAX)
         return error_set(MR_INVALID, "%u servers: expected 1 to %u", options->server_count, ID_ALLOCATOR_MAX);
     if (options->copies < 1 || options->copies > CLUSTER_MAP_COPIES_MAX || options->copies > options->server_count)
@@ -503,13 +504,16 @@ static mr_status check_formats(const kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
 }
 
-/* Checks that the options equal those of the folder: the number of slots determines where keys are. */
-static mr_status check_folder(const kv_scheduler *scheduler) {
+/* Checks that the options equal those of the folder: the number of slots determines where keys are. Without a number of
+ * slots the folder's is used. */
+static mr_status check_folder(kv_scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
-    const kv_scheduler_options *options = &scheduler->options;
+    kv_scheduler_options *options = &scheduler->options;
+    bool chosen = options->table_slots != 0;
     span bytes = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY);
     cluster_map map = {0};
     MR_TRY(check_formats(scheduler));
+    if (!chosen) options->table_slots = KV_SCHEDULER_SLOTS;
     if (bytes.size == 0) return MR_OK;
     mr_status status = cluster_map_follow(&map, bytes);
     if (status != MR_OK) return error_wrap(status, "the folder '%s'", options->folder);
@@ -517,6 +521,7 @@ static mr_status check_folder(const kv_scheduler *scheduler) {
     consistency_kind kind = map.consistency.kind;
     bool mixed = map.mixed;
     cluster_map_fini(&map);
+    if (!chosen) options->table_slots = slots;
     if (slots == options->table_slots && kind == options->consistency.kind && mixed == options->mixed) return MR_OK;
     return error_set(MR_INVALID, "the deployment in %s has %u slots and is %s%s; it cannot become %u and %s%s",
                      options->folder, slots, names[kind], mixed ? ", mixed" : "", options->table_slots,

@@ -32,6 +32,7 @@
 #define KV_SCHEDULER_BALANCE_US INT64_C(5000000)
 #define KV_SCHEDULER_LEAST      100 /* requests per server and interval, on average (load_tracker.h) */
 #define KV_SCHEDULER_READS      0.75
+#define KV_SCHEDULER_SLOTS      16 /* of a new folder */
 
 typedef struct kv_scheduler kv_scheduler;
 
@@ -43,6 +44,7 @@ typedef struct kv_scheduler_options {
     uint32_t backup;         /* of rounds: see cluster_map_rounds */
     int64_t deadline_us;     /* likewise, of rounds; 0: none */
     uint8_t copies;
+    /* table_slots 0: those of the folder; KV_SCHEDULER_SLOTS in a new one */
     uint32_t rank_count, table_slots, server_count; /* server_count: servers with which a generation begins */
     int64_t checkpoint_us;                          /* interval of checkpoints; 0: none */
     bool exact_checkpoints; /* outside BSP: ranks quiesce for a checkpoint (ps/checkpointer.h) */

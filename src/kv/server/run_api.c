@@ -109,7 +109,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                                 .mixed = options->mixed_consistency != 0,
                                 .backup = options->backup_workers,
                                 .deadline_us = options->deadline_us,
-                                .table_slots = options->slots == 0 ? 1 : options->slots,
+                                .table_slots = options->slots,
                                 .server_count = options->num_servers,
                                 .checkpoint_us = options->checkpoint_us,
                                 .exact_checkpoints = options->consistent_checkpoints != 0,

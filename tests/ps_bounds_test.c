@@ -240,8 +240,69 @@ static void a_pull_that_waits_for_the_slowest_says_so(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
+/* ---- A slot, and the push of a step to it, that are larger than any packet between processes. */
+
+enum { LARGE_ITEMS = 20 << 20 }; /* 80 MB */
+
+static void replace_server(ps_fixture *fixture, uint32_t number) {
+    const mr_ps_replica dead = ps_fixture_process(fixture, number);
+    ps_fixture_kill(fixture, &fixture->server[number]);
+    ps_fixture_start_server(fixture, number);
+    assert_true(ps_fixture_full(fixture, 0, &dead));
+}
+
+/* Steps without pushes, until the scheduler has a checkpoint. */
+static void await_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
+    uint64_t step;
+    for (int i = 0; i < 600 && ps_fixture_checkpoint(fixture) == 0; i++) {
+        must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+        must(mr_ps_end(ps));
+        usleep(100000);
+    }
+    assert_true(ps_fixture_checkpoint(fixture) != 0);
+}
+
+static void a_large_slot_has_its_replicas_and_checkpoints(void **state) {
+    ps_fixture fixture = {
+        .servers = 2, .workers = 1, .slots = 1, .copies = 2, .checkpoint_us = 500000, .consistency = MR_PS_BSP};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    fixture.workers = 0; /* this process is the worker */
+    mr_ps *ps = ps_fixture_connect(&fixture, 0);
+    assert_non_null(ps);
+    mr_ps_table *table;
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE_ITEMS}};
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1);
+    must(mr_ps_table_create(ps, "large", &options, PS_FIXTURE_PATIENCE_US, &table));
+    float *values = xmalloc(LARGE_ITEMS * sizeof *values), *shown = xcalloc(LARGE_ITEMS, sizeof *shown);
+    for (size_t i = 0; i < LARGE_ITEMS; i++) values[i] = (float)(i % 1000003);
+    uint64_t step;
+    mr_ps_ticket ticket;
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+    must(mr_ps_push_array(table, 0, values, 0, LARGE_ITEMS, NULL, &ticket));
+    must(mr_ps_end(ps));
+    must(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US));
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    uint64_t generation = ps_fixture_generation(&fixture);
+    await_checkpoint(&fixture, ps);
+    for (uint32_t i = 0; i < 2; i++) replace_server(&fixture, i);  /* each time the state goes to the new process */
+    assert_int_equal(ps_fixture_generation(&fixture), generation); /* nothing was lost */
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+    must(mr_ps_pull_array(table, 0, shown, 0, LARGE_ITEMS, NULL, NULL));
+    must(mr_ps_end(ps));
+    assert_memory_equal(shown, values, LARGE_ITEMS * sizeof *values);
+    free(values);
+    free(shown);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    assert_true(ps_fixture_fini(&fixture));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_slot_has_its_replicas_and_checkpoints),
         cmocka_unit_test(a_long_vector_of_asp),
         cmocka_unit_test(a_long_vector_of_bsp),
         cmocka_unit_test(memory_at_null_is_refused),

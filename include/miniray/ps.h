@@ -277,7 +277,7 @@ MR_API void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out);
  *
  * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, wrong lengths, values or items; the error says
  * which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests are not waited for, or 16 million pushes
- * in one step. MR_TOO_LARGE: more than 1,048,576 keys, a vector of more than 15 MB, or in BSP more than 15 MB for
+ * in one step. MR_TOO_LARGE: more than 1,048,576 keys, a vector of more than 15 MB, or in BSP more than 1,000 MB for
  * one slot in a step. */
 
 typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */

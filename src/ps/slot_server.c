@@ -221,7 +221,8 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
         return;
     }
     if (message->slot >= server->slot_count || !is_present(server, from) || !may_say(server, from, message)) return;
-    if ((from->who & SLOT_MESSAGE_RANK) != 0 && message->payload.size > SLOT_SERVER_PUSH_MAX) return;
+    size_t most = message->kind == SLOT_MESSAGE_PUSH ? SLOT_SERVER_PUSH_MAX : SLOT_SERVER_QUERY_MAX;
+    if ((from->who & SLOT_MESSAGE_RANK) != 0 && message->payload.size > most) return;
     if (message->kind == SLOT_MESSAGE_PUSH && message->payload.size != 0 && refuses(server, message)) return;
     if (message->kind == SLOT_MESSAGE_PUSH) count_push(server, message);
     if (message->kind == SLOT_MESSAGE_PULL) count_pull(server, message);

@@ -27,7 +27,8 @@
 /* heartbeats between two load reports (load_tracker.h) */
 enum { SLOT_SERVER_LOAD_BEATS = 5 };
 
-enum { SLOT_SERVER_PUSH_MAX = 16 << 20 }; /* largest push of a rank */
+/* Largest push and largest query of a rank: a large push travels in pieces (transfer.h). */
+enum { SLOT_SERVER_PUSH_MAX = 1 << 30, SLOT_SERVER_QUERY_MAX = 16 << 20 };
 
 typedef struct slot_server_options {
     uint32_t id;

@@ -29,7 +29,7 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
     num_workers       number of ranks
     consistency       of tables that name none: "asp" (no rank waits), "ssp:S" (no rank is more than S steps ahead) or "bsp"
                       (all ranks do a step together, and the final bits do not depend on deaths)
-    slots             parts into which every table is divided; in BSP each takes 15 MB of pushes in a step
+    slots             parts into which every table is divided; in BSP each takes 1,000 MB of pushes in a step
     checkpoint_dir    folder of the checkpoints and of the scheduler's state. Started again with it and the same
                       num_workers, slots and consistency, the tables are as the last deployment left them; None: no folder
     checkpoint_every  seconds between two checkpoints; None: only on request

@@ -23,7 +23,7 @@ enum { KV_REQUEST_STREAMED = 4 << 20 };  /* bytes of a whole pull that exceed th
 enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent before the next ones are split */
 /* Limit of the bytes that a BSP step pushes to a slot, and additional room for schemas. */
 enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
-enum { KV_REQUEST_STEP_MAX = 15 << 20, KV_REQUEST_STEP_REST = 1 << 20 };
+enum { KV_REQUEST_STEP_MAX = 1000 << 20, KV_REQUEST_STEP_REST = 1 << 20, KV_REQUEST_VECTOR_MAX = 15 << 20 };
 
 struct mr_ps_version {   /* versions of the slots that the caller's memory shows */
     uint64_t generation; /* of the kv_worker; the versions are valid in it only */

@@ -105,11 +105,11 @@ static payload_op push_op(const kv_request *request) {
     return request->set ? PAYLOAD_SET_VECTORS : PAYLOAD_ADD_VECTORS;
 }
 
-/* Rejects a vector above the server's limit; rows are smaller, and arrays are split. */
+/* Rejects a vector that would not fit an answer beside others; rows are smaller, and arrays are split. */
 static mr_status check_section(const kv_request_builder *builder, const splitter_run *section, size_t bytes) {
-    if (bytes <= KV_REQUEST_STEP_MAX) return MR_OK;
+    if (bytes <= KV_REQUEST_VECTOR_MAX) return MR_OK;
     return error_set(MR_TOO_LARGE, "the vector of key %llu has %zu bytes; the limit is %d",
-                     (unsigned long long)builder->request->keys[section->places[0]], bytes, KV_REQUEST_STEP_MAX);
+                     (unsigned long long)builder->request->keys[section->places[0]], bytes, KV_REQUEST_VECTOR_MAX);
 }
 
 static mr_status check_push(kv_request_builder *builder) {

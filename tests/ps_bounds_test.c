@@ -214,6 +214,40 @@ static void a_stall_that_ended_is_not_reported(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
+static uint32_t slots_at(mr_ps *ps) {
+    mr_ps_info info;
+    mr_ps_info_get(ps, &info);
+    return info.slots;
+}
+
+/* The folder decides where keys are: a scheduler that names no number of slots takes the folder's. */
+static void a_folder_keeps_its_slots(void **state) {
+    scene scene;
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
+    mr_ps_close(scene.ps);
+    for (uint32_t slots = 0; slots <= 3; slots += 3) {
+        ps_fixture_kill(&scene.fixture, &scene.fixture.scheduler);
+        scene.fixture.slots = slots;
+        scene.fixture.workers = 1;
+        assert_true(ps_fixture_start_scheduler(&scene.fixture));
+        scene.fixture.workers = 0;
+        must(mr_ps_connect(scene.fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene.ps));
+        assert_int_equal(slots_at(scene.ps), 3);
+        if (slots == 0) mr_ps_close(scene.ps);
+    }
+    finish(&scene);
+    ps_fixture fresh = {.servers = 1, .workers = 1, .slots = 0, .copies = 1, .consistency = MR_PS_ASP};
+    assert_true(ps_fixture_init(&fresh));
+    assert_true(ps_fixture_start_scheduler(&fresh));
+    ps_fixture_start_server(&fresh, 0);
+    fresh.workers = 0;
+    mr_ps *ps = ps_fixture_connect(&fresh, 0);
+    assert_non_null(ps);
+    assert_int_equal(slots_at(ps), 16);
+    mr_ps_close(ps);
+    assert_true(ps_fixture_fini(&fresh));
+}
+
 static void a_pull_that_waits_for_the_slowest_says_so(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 2, .slots = 1, .copies = 1, .consistency = MR_PS_SSP};
     assert_true(ps_fixture_init(&fixture));
@@ -302,6 +336,7 @@ static void a_large_slot_has_its_replicas_and_checkpoints(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folder_keeps_its_slots),
         cmocka_unit_test(a_large_slot_has_its_replicas_and_checkpoints),
         cmocka_unit_test(a_long_vector_of_asp),
         cmocka_unit_test(a_long_vector_of_bsp),

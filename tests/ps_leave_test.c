@@ -76,8 +76,8 @@ static int work(void *argument) {
     return 0;
 }
 
-/* Run by the last process: checks the values, and that this rank may not leave within a step. The last rank may not leave
- * the rounds. */
+/* Run by the last process: checks the values, and that this rank may not leave within a step. The last rank may not
+ * leave the rounds. */
 static int look(void *argument) {
     const part *part = argument;
     mr_ps *ps;

@@ -81,7 +81,7 @@ static void on_ready(void *context) {
     for (uint32_t i = 0; i < rank->process->cluster->slot_count; i++)
         training->session.clock[i] = training->last[i] = rank_clock(rank->rank, i);
     training->begun = true;
-    training->away = quits(rank) ? left_count == rank->process->cluster->slot_count : left_count != 0;
+    training->away = left_count == rank->process->cluster->slot_count;
     if (training->away && training->returns && front > lowest) {
         sim_count(rank->process->cluster->sim, "steps passed by", front - lowest);
         lowest = front;

@@ -14,10 +14,10 @@
  *            …      state
  *
  * A snapshot may be read by a table of another number of ranks: new ranks begin at the step of the slowest rank that
- * has not left, as if they had ended all its steps; in BSP the round begins again, with the members that the cluster map names. Pushes of
- * removed ranks stay in the values: without rounds the seqs of those ranks are kept, and written again, so that no
- * push is applied twice if a later table has the ranks again. Ranks are numbered from 0: a table with new ranks
- * removes none. */
+ * has not left, as if they had ended all its steps; in BSP the round begins again, with the members that the cluster
+ * map names. Pushes of removed ranks stay in the values: without rounds the seqs of those ranks are kept, and written
+ * again, so that no push is applied twice if a later table has the ranks again. Ranks are numbered from 0: a table with
+ * new ranks removes none. */
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "ps/replica_internal.h"

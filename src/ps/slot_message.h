@@ -65,8 +65,8 @@
  *   PAUSE     controller → worker  for the checkpoint `name`: each rank of the worker ends the step that it is in, and
  *                                 all steps up to `lsn`, and begins no other; GONE: the pause is over
  *   PAUSED    worker → controller  for `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
- *                                 acknowledged; all bits of `lsn` set: it has left; LATER: the rank is in that step; GONE: the worker knows a later pause,
- *                                 `prev`
+ *                                 acknowledged; all bits of `lsn` set: it has left; LATER: the rank is in that step;
+ *                                 GONE: the worker knows a later pause, `prev`
  *   REPLACED  controller → process  a later process of the same number exists, of incarnation `name`; messages of the
  *                                 receiver are ignored
  *   PIECE     all → all           bytes of a large message from `lsn` on, of `commit` in all, in the sender's transfer

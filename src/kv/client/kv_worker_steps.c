@@ -51,13 +51,15 @@ static void come_back(kv_worker *worker) {
     rank_sync(worker->rank);
 }
 
-/* In rounds the round is the step with which the rank continues. */
+/* A rank that has left only some slots, because its process died while it left or while it returned, has not left: it
+ * continues where it was. In rounds the round is the step with which the rank continues. */
 static void arrive(kv_worker *worker) {
     uint64_t front = 0;
     bool away = false, joins = cluster_map_has_rounds(kv_worker_stage(worker)) && worker->session.joins;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
-        if (worker->queues[i].holds || !seq_is_left(rank_clock(worker->rank, i))) continue;
-        away = true;
+        if (worker->queues[i].holds) continue;
+        away = seq_is_left(rank_clock(worker->rank, i));
+        if (!away) break;
         if (rank_version(worker->rank, i) > front) front = rank_version(worker->rank, i);
     }
     worker->away = away && !worker->returns;

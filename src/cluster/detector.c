@@ -117,6 +117,11 @@ bool detector_doubts(const detector *detector, uint64_t id) {
     return watched != NULL && (watched->suspect || watched->hinted_us >= 0);
 }
 
+bool detector_hinted(const detector *detector, uint64_t id) {
+    const watched *watched = map_get(&detector->watched, id);
+    return watched != NULL && watched->hinted_us >= 0;
+}
+
 bool detector_watches(const detector *detector, uint64_t id) { return map_get(&detector->watched, id) != NULL; }
 size_t detector_suspect_count(const detector *detector) { return detector->suspects; }
 

@@ -55,6 +55,7 @@ int64_t detector_tick(detector *detector, int64_t now_us);
 /* State as of the last tick. */
 bool detector_suspects(const detector *detector, uint64_t id);
 bool detector_doubts(const detector *detector, uint64_t id); /* suspected, or a hint without a heartbeat since */
+bool detector_hinted(const detector *detector, uint64_t id); /* a hint without a heartbeat since */
 size_t detector_suspect_count(const detector *detector);
 bool detector_watches(const detector *detector, uint64_t id);
 void detector_check(const detector *detector); /* asserts the invariants above (base/invariants.h) */

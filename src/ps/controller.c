@@ -15,7 +15,8 @@
 typedef struct known {
     uint32_t id;
     uint64_t incarnation;
-    bool spoke; /* a message of this process arrived; otherwise it is only known from a cluster map */
+    bool spoke;    /* a message of this process arrived; otherwise it is only known from a cluster map */
+    bool given_up; /* silence alone has taken this server out of the chains */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } known;
 
@@ -49,6 +50,7 @@ struct controller {
     bool asking, looked; /* asking: an answer of the metadata store is pending; looked: the cluster map was read once */
     uint64_t expected;
     int64_t now_us, next_tick_us, next_poll_us;
+    int64_t spare_us; /* no other server is given up before this time */
 };
 
 /* ---- Known processes. */
@@ -89,6 +91,7 @@ static void heard(controller *controller, process_group *group, uint32_t id, uin
     known->incarnation = incarnation;
     strcpy(known->address, address);
     detector_heard(controller->detector, group->watch + id, controller->now_us);
+    known->given_up = false;
 }
 
 static void spoke(process_group *group, uint32_t id, uint64_t incarnation) {
@@ -103,8 +106,25 @@ static void read_of(controller *controller, process_group *group, uint32_t id, u
     if (known == NULL || known->incarnation < incarnation) heard(controller, group, id, incarnation, address);
 }
 
+/* A server that was found silent, and whose link is open. */
+static bool is_only_silent(const controller *controller, const known *known) {
+    uint64_t id = controller->servers.watch + known->id;
+    return detector_suspects(controller->detector, id) && !detector_hinted(controller->detector, id) && known->spoke;
+}
+
+/* Gives up one server that is only silent, if none was given up recently. */
+static void give_up_one(controller *controller) {
+    for (size_t i = 0; i < controller->servers.count && controller->now_us >= controller->spare_us; i++) {
+        known *known = &controller->servers.list[i];
+        if (known->given_up || !is_only_silent(controller, known)) continue;
+        known->given_up = true;
+        controller->spare_us = controller->now_us + CONTROLLER_SPARE_US;
+    }
+}
+
 static bool is_alive(const controller *controller, const process_group *group, const known *known) {
-    return !detector_suspects(controller->detector, group->watch + known->id);
+    bool spared = group == &controller->servers && !known->given_up && is_only_silent(controller, known);
+    return !detector_suspects(controller->detector, group->watch + known->id) || spared;
 }
 
 /* Rebuilds the ring when the set of live servers changed. */
@@ -513,6 +533,7 @@ void controller_tick(controller *controller, int64_t now_us) {
     controller->now_us = now_us;
     controller->next_tick_us = now_us + CONTROLLER_TICK_US;
     (void)detector_tick(controller->detector, now_us);
+    give_up_one(controller);
     load_tracker_tick(&controller->tracker, now_us);
     const cluster_map *map = batcher_map(controller->batcher);
     /* the metadata store does not know yet that it lost its disk */

@@ -14,6 +14,11 @@
  * disk, it acquires another incarnation (cluster/incarnation.h). A process that is silent for too long is suspected
  * (cluster/detector.h); after a wrong suspicion the process gets more time.
  *
+ * A server that is only silent, and whose link is open, may be alive on an overloaded machine; then others soon seem
+ * silent, too. So silence alone takes one server out of the chains, and the next one not before CONTROLLER_SPARE_US
+ * have passed: until then the others are doubted, and keep their places (map_planner.h). A server whose link broke is
+ * taken out at once, as many as there are.
+ *
  * With a checkpoint store (checkpoint_store.h) every generation, the first one included, begins from the newest
  * complete checkpoint:
  *
@@ -39,6 +44,7 @@
 #define CONTROLLER_TICK_US    INT64_C(100000)
 #define CONTROLLER_SUSPECT_US INT64_C(600000)
 #define CONTROLLER_POLL_US    INT64_C(1000000)
+#define CONTROLLER_SPARE_US   INT64_C(3000000)
 
 typedef struct controller_options {
     const char *address;     /* copied */

@@ -134,6 +134,61 @@ static void a_silent_replica_is_removed_unless_it_is_the_last(void **state) {
     stop(&world);
 }
 
+/* Advances the time; the servers in the set, one bit for each, send heartbeats. */
+static void pass_with(world *world, int ticks, uint32_t set) {
+    for (int i = 0; i < ticks; i++) {
+        world->now_us += CONTROLLER_TICK_US;
+        for (uint32_t k = 0; k < 4; k++)
+            if ((set >> k & 1) != 0) hear(world, k, 10 + k, NULL);
+        controller_tick(world->controller, world->now_us);
+        controller_check(world->controller);
+    }
+}
+
+static size_t replicas(const world *world) {
+    const cluster_map *map = controller_map(world->controller);
+    return map->slots[0].count + map->slots[1].count;
+}
+
+/* Server 0 is silent, given up, heard again, and filled by server 1: both hold both slots. */
+static void give_up_and_fill(world *world) {
+    pass_with(world, 7, 2);
+    assert_int_equal(replicas(world), 2);
+    pass_with(world, 1, 3);
+    slot_message gate = {.kind = SLOT_MESSAGE_GATE, .epoch = 2, .name = 0, .prev = 10};
+    for (gate.slot = 0; gate.slot < 2; gate.slot++) hear(world, 1, 11, &gate);
+    pass_with(world, 1, 3);
+    assert_int_equal(replicas(world), 4);
+}
+
+/* On an overloaded machine one server after the other is silent, and none has died. */
+static void silence_removes_one_server_at_a_time(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    give_up_and_fill(&world);
+    int64_t begun_us = world.now_us;
+    pass_with(&world, 9, 1); /* server 1 is silent */
+    assert_int_equal(replicas(&world), 4);
+    pass_with(&world, 1, 3); /* and was alive */
+    assert_int_equal(replicas(&world), 4);
+    assert_true(world.now_us - begun_us < CONTROLLER_SPARE_US - 9 * CONTROLLER_TICK_US);
+    pass_with(&world, 60, 1); /* a server that stays silent is taken out in the end */
+    assert_int_equal(replicas(&world), 2);
+    stop(&world);
+}
+
+/* The link of a process that died breaks: it is taken out at once. */
+static void a_broken_link_spares_nobody(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    give_up_and_fill(&world);
+    controller_broken(world.controller, "s1", world.now_us);
+    pass_with(&world, 3, 1);
+    assert_int_equal(replicas(&world), 2);
+    assert_int_equal(controller_map(world.controller)->slots[0].chain[0].server, 0);
+    stop(&world);
+}
+
 static void a_slot_whose_copies_were_all_replaced_is_lost(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
@@ -424,6 +479,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_slot_restarts_from_the_last_checkpoint),
         cmocka_unit_test(a_silent_replica_is_removed_unless_it_is_the_last),
+        cmocka_unit_test(silence_removes_one_server_at_a_time),
+        cmocka_unit_test(a_broken_link_spares_nobody),
         cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
         cmocka_unit_test(nothing_is_decided_while_the_metadata_is_away),
         cmocka_unit_test(a_rank_is_given_up_until_the_round_state_answers),

@@ -23,7 +23,7 @@ static void name_server(const stall_facts *facts, stall *stall, bool *seen, uint
     const process_table_row *row = process_table_find(facts->table, MR_PS_SERVERS, server);
     if (server >= CLUSTER_MAP_SERVERS_MAX || seen[server]) return;
     seen[server] = true;
-    stall->server_count++;
+    stall->silent = (stall->server_count++ == 0 || stall->silent) && row != NULL && row->broken_us == 0;
     if (row != NULL && (stall->gone_us == 0 || row->heard_us < stall->gone_us)) stall->gone_us = row->heard_us;
 }
 
@@ -113,6 +113,14 @@ void stall_say(const stall *stall, const stall_facts *facts, char *text, size_t 
         return;
     case STALL_RETURN:
         add_numbers(&words, "server", stall->servers, stall->server_count);
+        if (stall->silent) {
+            add(&words, " %s silent, with %s open, and %s the only replicas of ", one ? "is" : "are",
+                one ? "its connection" : "their connections", one ? "has" : "have");
+            add_numbers(&words, "slot", stall->slots, stall->slot_count);
+            add(&words, ": the machine may be overloaded; nothing is lost when %s heard again",
+                one ? "it is" : "they are");
+            return;
+        }
         add(&words, " %s gone with the only replicas of ", one ? "is" : "are");
         add_numbers(&words, "slot", stall->slots, stall->slot_count);
         add(&words, ": when %s back as %s, ", one ? "it is" : "they are", one ? "another process" : "other processes");
@@ -133,7 +141,8 @@ void stall_help(const stall *stall, const stall_facts *facts, char *text, size_t
     uint32_t named = stall->server_count < STALL_NAMED ? stall->server_count : STALL_NAMED;
     text[0] = '\0';
     if (stall->kind == STALL_SERVERS) add(&words, "miniray ps server --scheduler %s", facts->scheduler);
-    for (uint32_t i = 0; stall->kind == STALL_RETURN && i < named; i++)
+    if (stall->kind == STALL_RETURN && stall->silent) add(&words, "miniray ps status --scheduler %s", facts->scheduler);
+    for (uint32_t i = 0; stall->kind == STALL_RETURN && !stall->silent && i < named; i++)
         add(&words, "%sminiray ps server --scheduler %s --id %u", i == 0 ? "" : "\n", facts->scheduler,
             stall->servers[i]);
     if (stall->kind == STALL_DISK) add(&words, "df %s", facts->folder);

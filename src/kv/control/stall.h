@@ -6,7 +6,8 @@
  *                servers are alive than a generation begins with
  *   RETURN       every replica of a slot is on a server that is gone, but    a server with that number: the same
  *                may return; another process with its number shows that it   process if it was only silent; with
- *                will not (ps/map_planner.h)                                 another one all tables go back
+ *                will not (ps/map_planner.h)                                 another one all tables go back. If its
+ *                                                                            link is open: wait
  *   CHECKPOINT   a generation could begin, or has begun, but the checkpoint  check the folder
  *                in the folder cannot be read
  *   DISK         nothing can be decided: the disk rejects writes             free space on the disk
@@ -43,6 +44,7 @@ typedef struct stall_facts { /* all borrowed */
 typedef struct stall {
     stall_kind kind;
     uint32_t here;                 /* live servers */
+    bool silent;                   /* RETURN: the links of all missing servers are open: they may be only slow */
     int64_t gone_us;               /* last message of the server that has been missing longest; 0: there was none */
     uint32_t server_count;         /* RETURN: number of missing servers */
     uint32_t servers[STALL_NAMED]; /* the first missing servers, ascending */

@@ -39,6 +39,12 @@ static void hear(scene *scene, uint32_t number, uint64_t incarnation) {
     process_table_take(&scene->table, &state, scene->facts.now_us);
 }
 
+static void break_link(scene *scene, uint32_t number) {
+    char address[32];
+    snprintf(address, sizeof address, "unix:/tmp/%u", number);
+    process_table_broken(&scene->table, address, scene->facts.now_us);
+}
+
 /* The chain of slot i begins with server i % servers, followed by the next ones; all have incarnation 1. */
 static void map_of(scene *scene, uint32_t servers, uint8_t copies) {
     scene->map = (cluster_map){.number = 3, .copies = copies, .slot_count = SLOTS, .slots = scene->slots};
@@ -94,6 +100,12 @@ static void a_process_that_may_return_is_awaited(void **state) {
     hear(scene, 2, 1);
     hear(scene, 5, 1); /* not one of the missing servers */
     scene->facts.checkpoint = 42;
+    assert_int_equal(look(scene), STALL_RETURN); /* its link is open: no process is to take its place */
+    assert_string_equal(scene->text,
+                        "server 1 is silent, with its connection open, and has the only replicas of slots 1, 4, 7 and "
+                        "10: the machine may be overloaded; nothing is lost when it is heard again");
+    assert_string_equal(scene->help, "miniray ps status --scheduler unix:/tmp/s");
+    break_link(scene, 1);
     assert_int_equal(look(scene), STALL_RETURN);
     assert_string_equal(scene->text, "server 1 is gone with the only replicas of slots 1, 4, 7 and 10: when it is back "
                                      "as another process, all tables go back to checkpoint 42");
@@ -120,6 +132,7 @@ static void one_copy_is_enough(void **state) {
     assert_int_equal(look(scene), STALL_NOTHING); /* each slot has a replica */
     scene->facts.now_us += PROCESS_TABLE_SILENT_US;
     hear(scene, 0, 1);
+    for (uint32_t i = 1; i < 4; i++) break_link(scene, i);
     assert_int_equal(look(scene), STALL_RETURN);
     assert_non_null(
         strstr(scene->text, "servers 1, 2 and 3 are gone with the only replicas of slots 1, 2, 5, 6, 9 and 10"));

@@ -205,6 +205,100 @@ static void key_rows(bench *b) {
                       1);
 }
 
+/* ---- Ranges, of a slot with 1 M rows of 16 floats. The reference is a pull of as many listed keys. */
+
+enum { RANGED = 1000000, RANGED_DIM = 16 };
+
+/* A query for `count` consecutive rows: as a range, or as a list of keys. */
+static shared_bytes *range_payload(uint64_t from, uint32_t count, bool lists) {
+    payload_writer writer = {0};
+    payload_room room;
+    payload_head head = {.table = 1, .op = lists ? PAYLOAD_GET_ROWS : PAYLOAD_GET_RANGE, .count = count};
+    must(payload_add(&writer, head, 0, &room));
+    for (uint32_t i = 0; lists && i < count; i++) room.keys[i] = key_of(from + i);
+    if (!lists) room.range[0] = key_of(from);
+    if (!lists) room.range[1] = key_of(from + count - 1);
+    return payload_take(&writer);
+}
+
+static double pull_range(void *engine, uint64_t from, uint32_t count, bool lists) { /* returns ns */
+    shared_bytes *request = range_payload(from, count, lists);
+    int64_t start = clock_ns();
+    shared_bytes *answer = engine_ops.show(engine, shared_bytes_bytes(request), false);
+    double spent = (double)(clock_ns() - start);
+    if (shared_bytes_bytes(answer).size < count * RANGED_DIM * sizeof(float)) bench_fail("rows are missing");
+    shared_bytes_unref(answer);
+    shared_bytes_unref(request);
+    return spent;
+}
+
+/* values: µs of a range, ms of the first one. */
+static void pull_ranges(const bench_run *run, uint32_t count, bool lists, double *values) {
+    void *engine = slot((mr_ps_table_options){.dim = RANGED_DIM, .ordered = 1, .optimizer = "sgd"}, false);
+    rng rng;
+    rng_init(&rng, 1);
+    fill(engine, RANGED, RANGED_DIM);
+    double spent = 0, ranges = 0, first = pull_range(engine, 0, count, lists);
+    for (; spent < run->seconds * 1e9; ranges++)
+        spent += pull_range(engine, rng_below(&rng, RANGED - count + 1), count, lists);
+    values[0] = spent / ranges / 1e3;
+    values[1] = first / 1e6;
+}
+
+static void ranges_of(const bench_run *run, const void *argument, double *values) {
+    pull_ranges(run, *(const uint32_t *)argument, false, values);
+}
+static void lists_of(const bench_run *run, const void *argument, double *values) {
+    pull_ranges(run, *(const uint32_t *)argument, true, values);
+}
+
+/* Pushes new keys to an empty slot. argument: pushes between two ranges; 0: no ranges. values: ns of a
+ * new key, without the ranges; µs of a range. */
+static void grow(const bench_run *run, const void *argument, double *values) {
+    enum { MOST = 4000 };
+    const uint32_t every = *(const uint32_t *)argument;
+    uint64_t keys[FILL];
+    double pushed = 0, ranged = 0, ranges = 0;
+    uint64_t count = 0;
+    void *engine = slot((mr_ps_table_options){.dim = RANGED_DIM, .ordered = 1, .optimizer = "sgd"}, false);
+    for (; count < MOST && pushed < run->seconds * 1e9; count++) {
+        for (uint64_t i = 0; i < FILL; i++) keys[i] = key_of(i * MOST + count); /* all over the range */
+        shared_bytes *payload = rows_payload(PAYLOAD_ADD_ROWS, keys, FILL, RANGED_DIM);
+        int64_t start = clock_ns();
+        engine_ops.apply(engine, shared_bytes_bytes(payload), 1);
+        pushed += (double)(clock_ns() - start);
+        shared_bytes_unref(payload);
+        if (every == 0 || count % every != 0) continue;
+        shared_bytes *request = range_payload(0, MOST, false);
+        start = clock_ns();
+        shared_bytes_unref(engine_ops.show(engine, shared_bytes_bytes(request), false));
+        ranged += (double)(clock_ns() - start);
+        ranges++;
+        shared_bytes_unref(request);
+    }
+    values[0] = pushed / (double)(count * FILL);
+    values[1] = ranges == 0 ? 0 : ranged / ranges / 1e3;
+}
+
+static void range_rows(bench *b) {
+    static const struct {
+        const char *name, *first;
+        uint32_t count;
+    } rows[] = {{"range of 10 rows", "range of 10 rows, the first", 10},
+                {"range of 1,000 rows", "range of 1,000 rows, the first", 1000},
+                {"range of 100,000 rows", "range of 100,000 rows, the first", 100000}};
+    static const uint32_t never = 0, often = 10;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bench_row both[] = {
+            {.name = rows[i].name, .unit = "µs", .reference = "a list of as many keys"},
+            {.name = rows[i].first, .unit = "ms", .value = 1, .reference = "a list of as many keys", .ref_value = 1}};
+        bench_measure(b, &(bench_pair){ranges_of, &rows[i].count, lists_of, &rows[i].count}, both, 2);
+    }
+    bench_measure(
+        b, &(bench_pair){grow, &often, grow, &never},
+        &(bench_row){.name = "push of new keys, a range every 10,000", .unit = "ns", .reference = "without ranges"}, 1);
+}
+
 /* ---- Rounds: contributions of 4 ranks, 10 k keys of 16 floats each, added up. */
 
 enum { RANKS = 4, WIDTH = 16 };
@@ -309,6 +403,7 @@ static void array_rows(bench *b) {
 void ps_engine_bench(bench *b) {
     request_rows(b);
     key_rows(b);
+    range_rows(b);
     round_rows(b);
     array_rows(b);
 }

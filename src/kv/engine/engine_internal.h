@@ -132,7 +132,7 @@ typedef struct engine_note { /* row numbers of a cached key list */
 void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
                       void *out);
 /* Keys from first to last that have a row, ascending, at most `most` (0: all). The caller frees them. MR_NOMEM. */
-MR_MUST mr_status engine_range(const engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
+MR_MUST mr_status engine_range(engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
                                uint64_t **keys, size_t *count);
 const void *engine_vector(const engine_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length);
 /* False: the table has no such block. */

@@ -43,7 +43,7 @@ static mr_status answer_rows(const question *question) {
 }
 
 static mr_status answer_range(const question *question) {
-    const engine_table *table = question->table;
+    engine_table *table = question->table;
     payload_room room;
     uint64_t *keys;
     size_t count;

@@ -11,6 +11,8 @@
 /* a sweep of the whole table takes age_max / SWEEPS; eviction removes rows_max / SPARE keys at once */
 enum { SWEEPS = 8, SPARE = 16 };
 
+enum { NARROW = 256 }; /* keys of a narrow range */
+
 static size_t chunk(size_t left) { return left < ENGINE_CHUNK ? left : ENGINE_CHUNK; }
 
 /* ---- Pushes. */
@@ -193,51 +195,81 @@ void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t co
     }
 }
 
-/* Keys of the range that have a row at present, ascending. */
-static mr_status list_now(const engine_table *table, uint64_t first, uint64_t last, size_t more, uint64_t **out,
-                          size_t *count) {
-    const sparse *sparse = table->sparse;
-    uint64_t rows = sparse_table_look_at(sparse).rows;
-    bool narrow = last - first < rows;
-    size_t room = narrow ? last - first + 1 : sparse_table_range(sparse, first, last, NULL, 0), found = 0;
-    uint64_t *keys;
-    MR_TRY(alloc_try((room + more) * sizeof *keys, &keys));
-    if (!narrow) {
-        found = sparse_table_range(sparse, first, last, keys, room);
-        key_sort_keys(keys, found);
+/* ---- Ranges. A range of few possible keys is looked up key by key: the table needs no order for it. */
+
+typedef struct walk { /* keys of a range that have a row at present, ascending */
+    const sparse *table;
+    bool narrow;
+    key_order_cursor cursor; /* unless narrow */
+    uint64_t last, next;     /* `next`: of a narrow range, the key that is looked up next */
+    bool over, more;         /* more: `key` is the next one */
+    uint64_t key;
+} walk;
+
+static void step(walk *walk) {
+    walk->more = false;
+    while (walk->narrow && !walk->over && !walk->more) {
+        walk->key = walk->next++;
+        walk->over = walk->key == walk->last;
+        walk->more = sparse_table_find(walk->table, walk->key) != NULL;
     }
-    for (uint64_t i = 0; narrow && i < room; i++)
-        if (sparse_table_find(sparse, first + i) != NULL) keys[found++] = first + i;
-    *out = keys;
-    *count = found;
+    if (!walk->narrow)
+        walk->more = sparse_table_range_next(walk->table, &walk->cursor, &walk->key) && walk->key <= walk->last;
+}
+
+static mr_status begin_walk(sparse *table, uint64_t first, uint64_t last, walk *out) {
+    *out = (walk){.table = table, .narrow = last - first < NARROW, .last = last, .next = first};
+    if (!out->narrow) MR_TRY(sparse_table_range(table, first, &out->cursor));
+    step(out);
     return MR_OK;
 }
 
-/* Makes the list that of the previous version: removes new keys, adds erased ones. `keys` has room for them. */
-static size_t list_before(const undo_log *log, uint64_t first, uint64_t last, uint64_t *keys, size_t count) {
-    size_t from = 0, kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const undo_log_entry *entry = undo_log_find(log, keys[i], &from);
-        if (entry == NULL || entry->there) keys[kept++] = keys[i];
-    }
-    size_t there = kept, at = 0;
-    for (size_t i = 0; i < log->count; i++) {
-        const undo_log_entry *entry = &log->entries[i];
-        if (!entry->there || entry->key < first || entry->key > last) continue;
-        at = key_sort_reach(keys, there, sizeof *keys, at, entry->key);
-        if (at == there || keys[at] != entry->key) keys[kept++] = entry->key;
-    }
-    if (kept > there) key_sort_keys(keys, kept);
-    return kept;
+typedef struct key_list {
+    uint64_t *keys;
+    size_t count, room;
+} key_list;
+
+static mr_status add_key(key_list *list, uint64_t key) {
+    MR_TRY(alloc_try_grow(&list->keys, &list->room, list->count + 1, sizeof key));
+    list->keys[list->count++] = key;
+    return MR_OK;
 }
 
-mr_status engine_range(const engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
-                       uint64_t **keys, size_t *count) {
+/* Lists the keys of the walk, or those of the version before the logged changes: without new keys, with erased ones. */
+static mr_status list_keys(walk *walk, const undo_log *log, size_t at, uint32_t most, key_list *out) {
+    while (most == 0 || out->count < most) {
+        bool logged = at < log->count && log->entries[at].key <= walk->last;
+        if (!logged && !walk->more) break;
+        uint64_t key = walk->key;
+        if (logged && (!walk->more || log->entries[at].key <= key)) {
+            const undo_log_entry *entry = &log->entries[at++];
+            if (entry->there) MR_TRY(add_key(out, entry->key));
+            if (walk->more && entry->key == key) step(walk);
+        } else {
+            MR_TRY(add_key(out, key));
+            step(walk);
+        }
+    }
+    return MR_OK;
+}
+
+mr_status engine_range(engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept, uint64_t **keys,
+                       size_t *count) {
+    static const undo_log none;
+    const undo_log *log = kept ? &table->log : &none;
+    key_list list = {0};
+    walk walk;
     *keys = NULL;
     *count = 0;
     if (first > last) return MR_OK;
-    MR_TRY(list_now(table, first, last, kept ? table->log.count : 0, keys, count));
-    if (kept && table->log.count > 0) *count = list_before(&table->log, first, last, *keys, *count);
-    if (most != 0 && *count > most) *count = most;
+    MR_TRY(begin_walk(table->sparse, first, last, &walk));
+    size_t at = key_sort_reach(log->entries, log->count, sizeof *log->entries, 0, first);
+    mr_status status = list_keys(&walk, log, at, most, &list);
+    if (status != MR_OK) {
+        free(list.keys);
+        return status;
+    }
+    *keys = list.keys;
+    *count = list.count;
     return MR_OK;
 }

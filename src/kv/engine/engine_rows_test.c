@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
+#include "base/rng.h"
 #include "kv/payload/key_list_cache.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/payload_builder.h"
@@ -111,6 +112,79 @@ static void ranges_are_ascending(void **state) {
             assert_true(engine_fixture_floats(&section)[k] == (float)section.keys[k]);
         }
         engine_fixture_end(&answers);
+    }
+    engine_ops.destroy(engine);
+}
+
+/* ---- Ranges between changes: present and previous versions, compared with a set of keys. */
+
+enum { NUMBERS = 4000, STRIDE = 7 };
+
+typedef struct set {
+    bool there[NUMBERS];
+} set;
+
+static void check_range(void *engine, const set *set, uint64_t first, uint64_t last, uint32_t most, bool kept) {
+    payload_writer writer = {0};
+    payload_room room;
+    const payload_head head = {.table = 1, .op = PAYLOAD_GET_RANGE, .count = most};
+    assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+    room.range[0] = first;
+    room.range[1] = last;
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, kept);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_RANGE);
+    uint32_t count = 0;
+    for (uint64_t i = 0; i < NUMBERS && (most == 0 || count < most); i++) {
+        if (!set->there[i] || i * STRIDE < first || i * STRIDE > last) continue;
+        assert_true(count < section.count && section.keys[count] == i * STRIDE);
+        count++;
+    }
+    assert_int_equal(section.count, count);
+    engine_fixture_end(&answers);
+}
+
+static void check_ranges(void *engine, const set *set, bool kept, rng *rng) {
+    const uint64_t end = NUMBERS * STRIDE;
+    uint64_t first = rng_below(rng, end);
+    check_range(engine, set, 0, UINT64_MAX, 0, kept);
+    check_range(engine, set, first, first + rng_below(rng, 300), (uint32_t)rng_below(rng, 10), kept); /* often narrow */
+    check_range(engine, set, first, first + rng_below(rng, end), 1 + (uint32_t)rng_below(rng, 2000), kept);
+}
+
+/* Pushes to some keys, or erases them. */
+static void change_some(void *engine, set *set, rng *rng) {
+    static const float values[NUMBERS];
+    uint64_t keys[NUMBERS], from = rng_below(rng, NUMBERS);
+    uint32_t count = 0, most = rng_below(rng, 8) == 0 ? NUMBERS : (uint32_t)rng_below(rng, 60);
+    bool erases = rng_below(rng, 2) == 0, near = rng_below(rng, 2) == 0;
+    payload_writer writer = {0};
+    for (uint64_t i = from; i < NUMBERS && count < most; i += near ? 1 : 1 + rng_below(rng, 90)) {
+        keys[count++] = i * STRIDE;
+        set->there[i] = !erases;
+    }
+    if (erases)
+        payload_keys(&writer, PAYLOAD_ERASE, 1, keys, count);
+    else
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, count, values, 1);
+    engine_fixture_apply(engine, &writer, 1);
+}
+
+static void ranges_follow_every_change(void **state) {
+    void *engine = engine_fixture_new(true);
+    set now = {0}, before = {0};
+    rng rng;
+    rng_init(&rng, 1);
+    engine_fixture_define(engine, (definition_options){.id = 1});
+    for (int turn = 0; turn < 400; turn++) {
+        before = now;
+        change_some(engine, &now, &rng);
+        if (turn % 3 == 0) check_ranges(engine, &now, false, &rng);
+        if (turn % 2 == 0) check_ranges(engine, &before, true, &rng);
+        if (turn % 50 != 0) continue;
+        void *copy = engine_fixture_copy(engine, true);
+        engine_ops.destroy(engine);
+        engine = copy;
+        check_ranges(engine, &before, true, &rng);
     }
     engine_ops.destroy(engine);
 }
@@ -239,6 +313,7 @@ int main(void) {
         cmocka_unit_test(rows_are_pushed_and_pulled),
         cmocka_unit_test(lists_that_are_named_show_what_is_there),
         cmocka_unit_test(ranges_are_ascending),
+        cmocka_unit_test(ranges_follow_every_change),
         cmocka_unit_test(dtypes_are_kept_whole),
         cmocka_unit_test(counters_count),
         cmocka_unit_test(non_finite_values_are_left_out),

@@ -10,7 +10,10 @@ size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count) {
         uint64_t hash = sparse_hash(keys[i]);
         uint32_t number = key_index_find(&table->index, hash);
         if (number == 0) continue;
-        if (sparse_is_row(number)) row_pool_give(&table->pool, number);
+        if (sparse_is_row(number)) {
+            row_pool_give(&table->pool, number);
+            sparse_note(table, keys[i]);
+        }
         key_index_remove(&table->index, hash);
         erased++;
     }
@@ -26,18 +29,6 @@ size_t sparse_table_aged(const sparse *table, uint32_t now, uint32_t age, uint64
         if (now - entry.seen > age) keys[count++] = sparse_key(entry.hash);
     more = more && entry.hash <= last;
     *cursor = (sparse_table_cursor){more ? entry.hash : 0, !more};
-    return count;
-}
-
-size_t sparse_table_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room) {
-    size_t count = 0;
-    key_index_entry e;
-    for (bool more = key_index_next(&table->index, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
-        uint64_t key = sparse_key(e.hash);
-        if (!sparse_is_row(e.row) || key < first || key > last) continue;
-        if (count < room) keys[count] = key;
-        count++;
-    }
     return count;
 }
 

@@ -1,6 +1,7 @@
 /* sparse_internal.h — internals of a sparse table, shared by sparse*.c. See sparse_table.h. */
 #pragma once
 #include "kv/table/key_index.h"
+#include "kv/table/key_order.h"
 #include "kv/table/row_pool.h"
 #include "kv/table/sparse_table.h"
 #include "ps/stable_hash.h"
@@ -10,7 +11,15 @@ struct sparse {
     size_t value_bytes; /* bytes of the stored values of a row */
     key_index index;
     row_pool pool;
+    key_order *order; /* owned: keys that have a row, ascending; NULL: there was no range, or none is kept */
 };
+
+/* The key got or lost a row. */
+static inline void sparse_note(sparse *table, uint64_t key) {
+    if (table->order == NULL || key_order_note(table->order, key)) return;
+    key_order_destroy(table->order);
+    table->order = NULL;
+}
 
 /* In the key index, a row number above ROW_POOL_MAX denotes a key without a row, and counts its touches. */
 #define SPARSE_CANDIDATE ROW_POOL_MAX

@@ -96,6 +96,7 @@ static mr_status take_key(sparse *table, const key *key) {
     if (key->row != NULL) {
         MR_TRY(row_pool_take(&table->pool, &number));
         memcpy(row_pool_at(&table->pool, number), key->row, sparse_table_row_bytes(table));
+        sparse_note(table, sparse_key(key->hash));
     }
     mr_status status = key_index_add(&table->index, (key_index_entry){key->hash, number, key->seen});
     if (status != MR_OK && key->row != NULL) row_pool_give(&table->pool, number);

@@ -50,13 +50,15 @@ mr_status sparse_table_create(const sparse_table_options *options, sparse **out)
 void sparse_table_destroy(sparse *table) {
     key_index_fini(&table->index);
     row_pool_fini(&table->pool);
+    key_order_destroy(table->order);
     free(table);
 }
 
 sparse_table_look sparse_table_look_at(const sparse *table) {
     return (sparse_table_look){.rows = table->pool.count,
                                .candidates = table->index.count - table->pool.count,
-                               .bytes = sizeof *table + key_index_bytes(&table->index) + row_pool_bytes(&table->pool)};
+                               .bytes = sizeof *table + key_index_bytes(&table->index) + row_pool_bytes(&table->pool) +
+                                        key_order_bytes(table->order)};
 }
 
 size_t sparse_table_value_bytes(const sparse *table) {
@@ -189,6 +191,7 @@ static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
         return error_set(MR_NOMEM, "the table has %u rows, which is its limit", table->pool.count);
     MR_TRY(row_pool_take(&table->pool, out));
     begin_row(table, key, row_pool_at(&table->pool, *out));
+    sparse_note(table, key);
     return MR_OK;
 }
 
@@ -218,10 +221,12 @@ static mr_status touch_new(sparse *table, uint64_t key, void **row) {
 static void untouch(sparse *table, uint64_t key, const void *row) {
     uint64_t hash = sparse_hash(key);
     uint32_t touches = table->options.admit;
-    if (was_made(row))
+    if (was_made(row)) {
         row_pool_give(&table->pool, noted(row));
-    else
+        sparse_note(table, key);
+    } else {
         touches = key_index_find(&table->index, hash) - SPARSE_CANDIDATE;
+    }
     if (touches > 1)
         key_index_set(&table->index, hash, SPARSE_CANDIDATE + (touches - 1));
     else
@@ -368,3 +373,37 @@ void sparse_table_rows_of(const sparse *table, const uint64_t *keys, size_t coun
 }
 
 const void *sparse_table_find(const sparse *table, uint64_t key) { return row_of(&table->pool, find_key(table, key)); }
+
+/* ---- Ranges. */
+
+static bool has_row(const void *table, uint64_t key) { return sparse_table_find(table, key) != NULL; }
+
+/* Makes the order of all keys. */
+static mr_status make_order(sparse *table) {
+    uint64_t *keys;
+    size_t count = 0;
+    key_index_entry e;
+    MR_TRY(alloc_try(table->pool.count * sizeof *keys, &keys));
+    for (bool more = key_index_next(&table->index, 0, &e); more; more = sparse_following(table, e.hash, &e))
+        if (sparse_is_row(e.row)) keys[count++] = sparse_key(e.hash);
+    MR_ASSERT(count == table->pool.count);
+    mr_status status = key_order_create(keys, count, &table->order);
+    free(keys);
+    return status;
+}
+
+mr_status sparse_table_range(sparse *table, uint64_t first, key_order_cursor *out) {
+    if (table->order == NULL) MR_TRY(make_order(table));
+    mr_status status = key_order_settle(table->order, has_row, table);
+    if (status != MR_OK) {
+        key_order_destroy(table->order);
+        table->order = NULL;
+        return status;
+    }
+    *out = key_order_seek(table->order, first);
+    return MR_OK;
+}
+
+bool sparse_table_range_next(const sparse *table, key_order_cursor *cursor, uint64_t *key) {
+    return key_order_next(table->order, cursor, key);
+}

@@ -11,6 +11,7 @@
  *   key index   hash → number of the row; with ages, its last touch             9 bytes a place, and 4 of age,
  *                                                                                       0.45 to 0.6 of them in use
  *   rows        number → values and state                                              payload only, in chunks
+ *   key order   keys ascending, after the first range (key_order.h)                    8 to 11 bytes a key
  *
  * So a row costs its payload and 15 to 21 bytes (with ages 22 to 30), and a lookup waits for one line of the key index
  * and those of the row. Both grow incrementally. Keys are looked up in batches: the lines of some keys are fetched
@@ -29,6 +30,7 @@
 #pragma once
 #include "base/bytes.h"
 #include "kv/table/initializer.h"
+#include "kv/table/key_order.h"
 #include "miniray/status.h"
 #include "miniray/value.h"
 
@@ -83,9 +85,10 @@ const void *sparse_table_find(const sparse *table, uint64_t key); /* stored row 
 /* Same for many keys. */
 void sparse_table_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows);
 
-/* Counts the keys from first to last that have a row, and lists up to `room` of them in the order of their hashes.
- * Scans the whole table. */
-size_t sparse_table_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room);
+/* The keys that have a row, ascending, from `first` on; valid until a key gets or loses a row. The first call walks and
+ * sorts the whole table, and later calls only the keys that got or lost a row since (key_order.h). MR_NOMEM. */
+MR_MUST mr_status sparse_table_range(sparse *table, uint64_t first, key_order_cursor *out);
+bool sparse_table_range_next(const sparse *table, key_order_cursor *cursor, uint64_t *key); /* false: the end */
 
 /* ---- Eviction. Candidates are aged and erased like rows. */
 

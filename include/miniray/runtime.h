@@ -133,6 +133,9 @@ MR_API const char *mr_call_name(const mr_call *call); /* of the task, class or m
  * first `room` of them; -1 for a GPU that CUDA_VISIBLE_DEVICES gives as a name instead of a number. In a program, which
  * is not a worker, the count is 0. */
 MR_API size_t mr_gpu_ids(mr_context *mr, int *out, size_t room);
+/* For bindings of languages that write the output of bodies themselves. A worker could not write to its stdout or
+ * stderr for the reason `error`, an errno: its body should continue, and the driver gets one warning for its job. */
+MR_API void mr_output_lost(mr_context *mr, int error);
 /* The code that came with the name (mr_task_options.code); size 0: none. *kept is a pointer for the body's own use,
  * NULL at first, the same for every call of that name and code in this process. */
 MR_API mr_span mr_call_code(mr_call *call, void ***kept);

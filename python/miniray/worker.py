@@ -48,7 +48,10 @@ def tell(line):
     output."""
     if os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.out.log"):
         sys.stdout.flush()
-        os.write(1, line.encode(errors="replace"))
+        try:
+            os.write(1, line.encode(errors="replace"))
+        except OSError:
+            pass  # the disk of the logs is full
 
 
 def leave(actor):
@@ -223,7 +226,8 @@ def _main():
     preload = sys.argv[1]
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
-    sys.stdout.reconfigure(line_buffering=True)
+    from miniray._output import worker_streams
+    worker_streams.install()
     faulthandler.enable()  # a crashing worker prints its stack
     from miniray import _core, worker  # the second is this file under its module name
     from miniray._core_api import thread_counts

@@ -10,6 +10,7 @@
 #include "python/native/py_interrupt.h"
 #include "python/native/py_model.h"
 #include "python/native/py_notifier.h"
+#include "python/native/py_output.h"
 #include "python/native/py_placement.h"
 #include "python/native/py_ps.h"
 #include "python/native/py_ps_control.h"
@@ -33,6 +34,7 @@ static PyMethodDef functions[] = {
     {"look", py_inspect_ask, METH_VARARGS, NULL},
     {"trace", py_inspect_trace, METH_VARARGS, NULL},
     {"gpu_ids", py_inspect_gpu_ids, METH_NOARGS, NULL},
+    {"output_lost", py_output_lost, METH_O, NULL},
     {"facts", py_inspect_facts, METH_O, NULL},
     {"placement_create", py_placement_create, METH_VARARGS, NULL},
     {"placement_wait", py_placement_wait, METH_VARARGS, NULL},

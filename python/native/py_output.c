@@ -111,6 +111,13 @@ void py_output_end(void) {
     printer.running = printer.ending = false;
 }
 
+PyObject *py_output_lost(PyObject *module, PyObject *error) {
+    long number = PyLong_AsLong(error);
+    if (number == -1 && PyErr_Occurred()) return NULL;
+    mr_output_lost(core.mr, (int)number);
+    Py_RETURN_NONE;
+}
+
 void py_output_forked(void) {
     static const struct py_output fresh = {
         .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .end = &printer.first};

@@ -11,5 +11,6 @@
 enum { PY_OUTPUT_BYTES_MAX = 4 << 20 };
 
 mr_print_fn py_output_print;
-void py_output_end(void);    /* without the GIL, after the last output: shows all output, and joins the thread */
+void py_output_end(void); /* without the GIL, after the last output: shows all output, and joins the thread */
+PyObject *py_output_lost(PyObject *module, PyObject *error); /* output_lost(errno), of a worker */
 void py_output_forked(void); /* in a forked process, which has no such thread: drops the waiting output */

@@ -357,3 +357,48 @@ def test_an_actor_prints_with_what_its_class_shows_of_it(run_program, kind):
         assert f"(Counter pid={pid}) begins {value}\n" in done.stdout, done.stdout
         assert f"(Counter(value={value},  x) pid={pid}) hello {value}\n" in done.stdout, done.stdout
     assert "name:" not in done.stdout and done.stderr == ""
+
+
+def test_a_task_goes_on_when_its_log_cannot_grow(run_program):
+    """The log's disk is full, as an EFBIG for a file of limited size: no output, but results, and one warning."""
+    done = run_program("""
+        import miniray, os, resource, sys
+        miniray.init(num_workers=2)
+        @miniray.remote
+        def speak(number, is_limited):
+            if is_limited:
+                most = max(os.fstat(1).st_size, os.fstat(2).st_size) + 100
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            for i in range(100):
+                print(f"line {i} of {number}, which is long enough to fill the rest of the file")
+                print(f"error {i} of {number}", file=sys.stderr)
+            sys.stdout.flush()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+            return number
+        assert miniray.get([speak.remote(number, True) for number in range(6)], timeout=60) == list(range(6))
+        assert miniray.get(speak.remote("last", False), timeout=60) == "last"
+    """)
+    assert done.stderr.count("cannot write its output") == 1, done.stderr
+    assert "File too large" in done.stderr
+    assert "line 99 of last" in done.stdout and "line 99 of 0" not in done.stdout
+
+
+def test_an_actor_goes_on_when_its_log_disk_is_full(run_program):
+    done = run_program("""
+        import miniray, os, sys
+        miniray.init(num_workers=1)
+        @miniray.remote
+        class Speaker:
+            def __init__(self):
+                full = os.open("/dev/full", os.O_WRONLY)
+                os.dup2(full, 1), os.dup2(full, 2)
+            def speak(self, words):
+                print(words)
+                print(words, file=sys.stderr)
+                sys.stdout.write(words), sys.stdout.flush()
+                return words
+        speaker = Speaker.remote()
+        assert miniray.get([speaker.speak.remote(f"word {i}") for i in range(5)]) == [f"word {i}" for i in range(5)]
+    """)
+    assert done.stderr.count("cannot write its output") == 1, done.stderr
+    assert "No space left on device" in done.stderr and "word" not in done.stdout

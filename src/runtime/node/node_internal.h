@@ -31,6 +31,7 @@ typedef struct node_job {
     char start_failure[512]; /* how the last start failed */
     bool has_started;        /* a worker of the job has joined */
     bool ended;              /* the driver is gone */
+    bool output_lost;        /* its driver was warned that output is lost */
     node_output *output;     /* output of the workers; NULL: not wanted, or the driver has not joined */
     uint32_t native;         /* number of the job's native workers; 0: none */
     uint32_t host;           /* of a number of native workers: the job's own number; 0: a job */
@@ -124,6 +125,7 @@ void node_job_left(node_core *core, uint32_t number);                          /
 void node_job_check(node_core *core, uint32_t number);                         /* frees the job if it is over */
 
 mr_status node_drain(node_core *core, node_member *member, rpc_call_token token); /* NODE_DRAIN */
+mr_status node_output_lost(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 
 /* ---- node_lease.c. A request is answered now or later, or fails and is refused. */
 

@@ -1,4 +1,4 @@
-/* node_job.c — see node_manager.h.
+/* node_job.c — see node_manager.h. Tested by tests/standalone_node_test.c.
  *
  *   joins ──► lives ── its driver is gone: its workers, tasks and actors end ──► over ── forgotten
  *                                                              └── detached actors live on ──┘ when the last one died
@@ -140,4 +140,25 @@ mr_status node_drain(node_core *core, node_member *member, rpc_call_token token)
         return node_answer(core, token, (span){0});
     node_output_drain(job->output, token);
     return MR_OK;
+}
+
+/* Handles NODE_OUTPUT_LOST: warns once for each job. */
+mr_status node_output_lost(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
+    uint32_t error = reader_u32(reader);
+    node_job *job = node_job_of(core, member->program);
+    if (reader->failed) return error_set(MR_CORRUPT, "malformed report of lost output from process %d", member->pid);
+    if (job != NULL && job->host != 0) job = node_job_of(core, job->host);
+    if (job != NULL && !job->output_lost) {
+        node_facts facts = {.folder = ""};
+        char text[512];
+        if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+        job->output_lost = true;
+        snprintf(
+            text, sizeof text,
+            "worker process %d cannot write its output to %.256s: %s; tasks go on, and output of this job's workers "
+            "is lost until there is room",
+            member->pid, facts.folder, strerror((int)error));
+        node_warn(core, job->number, text);
+    }
+    return node_answer(core, token, (span){0});
 }

@@ -169,6 +169,7 @@ static mr_status handle(node_core *core, node_member *member, const rpc_call_req
     case NODE_DRAIN: return node_drain(core, member, request->token);
     case NODE_LOOK: return node_look(core, request);
     case NODE_EVENTS: return node_events_lend(core, member, request->token);
+    case NODE_OUTPUT_LOST: return node_output_lost(core, member, &reader, request->token);
     default:
         if (core->extension != NULL) return core->extension->request(core->extension_self, member->process, request);
         return error_set(MR_INVALID, "unknown request %u from process %d", request->method, member->pid);

@@ -70,6 +70,7 @@ struct mr_context {
     bool loop_woken;          /* mr_serve_wake was called */
     bool makes_way;           /* waiting threads sleep at once, until a message arrives (mr_yield_cpu) */
     bool lends;               /* the node was informed that all running threads wait */
+    bool output_lost;         /* the node was informed that this worker cannot write its output */
     uint64_t placements;      /* placement groups created */
     char gpus[GPUS_TEXT_MAX]; /* GPUs of a worker, from WORKER_GPUS */
     description *description; /* running description hook; NULL: none */

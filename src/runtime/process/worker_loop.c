@@ -110,6 +110,17 @@ void mr_finish(mr_call *call, mr_status status) {
         log_error("mr_finish: %s was not deferred (mr_defer), or has ended already; ignored", mr_call_name(call));
 }
 
+void mr_output_lost(mr_context *mr, int error) {
+    if (!context_is_ours(mr)) return;
+    uint32_t fields = (uint32_t)error;
+    context_lock(mr);
+    if (mr->worker.worker != NULL && !mr->output_lost) {
+        mr->output_lost = true;
+        core_worker_tell_node(&mr->worker, NODE_OUTPUT_LOST, span_of(&fields, sizeof fields));
+    }
+    context_unlock(mr);
+}
+
 void mr_resume(mr_context *mr, mr_call *call) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);

@@ -31,6 +31,7 @@
  *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
  *   NODE_DRAIN           driver → node                                                    when the output of its
  *                                                                                         workers was shown
+ *   NODE_OUTPUT_LOST     worker → node     errno u32: it cannot write its output
  *   CLIENT_RECLAIM       node → client     lease u64
  *   CLIENT_GROUP_GONE    node → client     key u64 of a group that it has made and another has removed
  *   CLIENT_PRINT         node → driver     u8 stream, text: whole lines
@@ -122,6 +123,7 @@ typedef enum wire_method {
     WORKER_ALONE,
     WORKER_LEAVE,
     CLIENT_GROUP_GONE,
+    NODE_OUTPUT_LOST,
 } wire_method;
 
 /* Whether the request is a task or method to run, or an actor to create. */

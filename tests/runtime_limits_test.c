@@ -22,6 +22,8 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/test_child.h"
 
+enum { NOBODY = 65534 };
+
 #define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers with this variable exit before mr_init */
 
 static mr_context *mr;
@@ -46,6 +48,21 @@ static void append_byte(const char *name) {
 MR_TASK(mark) { /* creates a file, which the test finds without the runtime */
     append_byte("marks");
     return mr_return(call, mr_nil());
+}
+
+MR_TASK(nest_deep) { /* waits for the next one */
+    int64_t depth, below = 0;
+    mr_ref ref;
+    mr_value value;
+    MR_TRY(mr_arg_int(call, 0, &depth));
+    if (depth > 1) {
+        MR_TRY(mr_call_task(mr_call_context(call), "nest_deep", &ref, mr_int(depth - 1)));
+        MR_TRY(mr_get(mr_call_context(call), ref, MR_FOREVER, &value));
+        MR_TRY(mr_value_int(&value, &below));
+        mr_value_release(&value);
+        mr_release(mr_call_context(call), ref);
+    }
+    return mr_return(call, mr_int(below + 1));
 }
 
 /* ---- Impossible requests. */
@@ -111,6 +128,35 @@ static void little_address_space_is_enough_or_told(void **state) {
     if (SANITIZED) skip(); /* the shadow memory does not fit into any limit */
     assert_int_equal(test_child_run(begin_with_little_space, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "too little address space");
+}
+
+/* Tasks that wait for each other need more processes than there can be: they fail with the limit, and the runtime works
+ * on. The limit does not hold for root. */
+static int nest_deeper_than_processes(void *argument) {
+    const runtime_fixture *fixture = argument;
+    struct rlimit few = {.rlim_cur = 12, .rlim_max = 12}; /* few levels, so that the error is not cut */
+    mr_ref ref;
+    mr_value value;
+    runtime_fixture_enter(fixture);
+    if (geteuid() == 0)
+        TEST_CHILD_CHECK(chown(fixture->folder, NOBODY, NOBODY) == 0 && setresgid(NOBODY, NOBODY, NOBODY) == 0 &&
+                         setresuid(NOBODY, NOBODY, NOBODY) == 0);
+    TEST_CHILD_CHECK(setrlimit(RLIMIT_NPROC, &few) == 0);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64u << 20), &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "nest_deep", &ref, mr_int(100)) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) != MR_OK);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "the limit of processes and threads is reached: user 12 (ulimit -u)") !=
+                     NULL);
+    mr_release(mr, ref);
+    TEST_CHILD_CHECK(mr_call_task(mr, "nest_deep", &ref, mr_int(3)) == MR_OK && runtime_gives(mr, ref, 3));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_lack_of_processes_is_a_clear_error(void **state) {
+    if (SANITIZED) skip(); /* a sanitizer may have threads of its own */
+    assert_int_equal(test_child_run(nest_deeper_than_processes, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "too few processes");
 }
 
 /* This process cannot start another thread, since the default stack size exceeds any memory. */
@@ -414,6 +460,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
         IN_A_WORLD(little_address_space_is_enough_or_told),
+        IN_A_WORLD(a_lack_of_processes_is_a_clear_error),
         IN_A_WORLD(no_thread_is_a_clear_error),
         IN_A_WORLD(too_few_descriptors_are_a_clear_error),
         IN_A_WORLD(descriptors_that_run_out_end_nothing),

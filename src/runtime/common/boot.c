@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "runtime/common/orphans.h"
+#include "runtime/common/process_limit.h"
 
 #define ROLE    "MINIRAY_BOOT"
 #define BROKER  "MINIRAY_BOOT_HUB"
@@ -126,6 +127,12 @@ static mr_status start(const plan *plan, pid_t *pid) {
     for (size_t i = 0; i < VARIABLES; i++) free(plan->variables[i]);
     if (failed == 0) return MR_OK;
     errno = failed;
+    if (process_limit_is(failed)) {
+        char limits[2 * PROCESS_LIMIT_TEXT_MAX];
+        process_limit_text(limits, sizeof limits);
+        return error_set(error_status(failed), "cannot start a process of '%.200s': %s; %s", plan->spec->arguments[0],
+                         strerror(failed), limits);
+    }
     if (plan->executable != NULL)
         return error_errno("cannot start the node's executable '%.200s': posix_spawn", plan->executable);
     return error_errno("cannot start a worker with the executable of '%.200s': posix_spawn", plan->spec->arguments[0]);

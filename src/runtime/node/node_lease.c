@@ -87,10 +87,12 @@ void node_warn(node_core *core, uint32_t number, const char *text) {
                          span_of(text, strlen(text)));
 }
 
-static void refuse_leases(node_core *core, uint32_t program, const char *why) {
+/* Fails the program's requests; `blocked`: only those of workers and actors that wait themselves. */
+static void refuse_leases(node_core *core, uint32_t program, bool blocked, const char *why) {
     map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;
         if (member->program != program) continue;
+        if (blocked && !scheduler_see(core->scheduler, member->process).blocked) continue;
         while (!list_empty(&member->lease_waits)) {
             node_lease_wait *wait = container_of(member->lease_waits.next, node_lease_wait, place);
             node_refuse(core, wait->token, MR_WORKER_DIED, why);
@@ -99,13 +101,18 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
     }
 }
 
-/* Those that wait for a worker of the job learn that none can be started. May free the job. */
+/* Those that wait for a worker of the job learn that none can be started: all, if it has no worker for tasks; those of
+ * its workers that wait themselves, if all its workers wait for others, since none of them may ever end. May free the
+ * job. */
 static void report_failures(node_core *core, node_job *job) {
     char why[NO_WORKERS_MAX], text[NO_WORKERS_MAX + 128];
     uint32_t number = job->number, failed_starts = job->failed_starts;
     bool has_started = job->has_started;
     no_workers(job, why);
-    if (is_hopeless(core, job)) refuse_leases(core, number, why);
+    if (is_hopeless(core, job))
+        refuse_leases(core, number, false, why);
+    else if (scheduler_program_blocked(core->scheduler, number))
+        refuse_leases(core, number, true, why);
     uint32_t waiting = node_actors_give_up(&core->actors, number, has_started, why);
     if (waiting == 0 || failed_starts > FAILED_STARTS) return;
     snprintf(text, sizeof text, "%s; %u actors with restarts left wait, and the node tries again every %d s", why,

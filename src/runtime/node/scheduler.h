@@ -119,6 +119,8 @@ typedef struct scheduler_stats {
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
 bool scheduler_has_leases(const scheduler *scheduler);
 bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* the program has a worker for tasks */
+/* All workers of the program for tasks wait for others, and none is starting. */
+bool scheduler_program_blocked(const scheduler *scheduler, uint32_t program);
 
 typedef struct scheduler_snapshot { /* of one process */
     uint64_t client;                /* client of its lease; 0: none, or the node for an actor */

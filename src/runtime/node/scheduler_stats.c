@@ -25,6 +25,17 @@ bool scheduler_program_runs(const scheduler *scheduler, uint32_t number) {
     return program != NULL && program->workers > 0;
 }
 
+bool scheduler_program_blocked(const scheduler *scheduler, uint32_t number) {
+    const program *program = scheduler_program_of(scheduler, number);
+    if (program == NULL || program->starting > 0) return false;
+    uint32_t blocked = 0;
+    map_for_each (slot, &scheduler->workers) {
+        const worker *worker = slot.value;
+        blocked += worker->program == program && worker->blocked && !worker->kept && !worker->spent;
+    }
+    return blocked == program->workers;
+}
+
 scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process) {
     scheduler_snapshot snapshot = {0};
     const worker *worker = map_get(&scheduler->workers, process);

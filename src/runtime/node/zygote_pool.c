@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "runtime/common/process_limit.h"
 #include "runtime/common/zygote.h"
 
 enum { UNDER_WAY_MAX = 8 };
@@ -163,6 +164,20 @@ static void refused(zygote *zygote, int value) {
     for (uint32_t count = take_all_wanted(zygote); count > 0; count--) pool->host->afresh(pool->context, program);
 }
 
+/* The system starts no more processes at the moment: only this request fails. */
+static void lacks_processes(zygote *zygote, const zygote_report *report) {
+    const zygote_pool *pool = zygote->pool;
+    char limits[2 * PROCESS_LIMIT_TEXT_MAX], why[sizeof limits + 100];
+    if (map_remove(&zygote->under_way, report->number) == NULL) return;
+    process_limit_text(limits, sizeof limits);
+    snprintf(why, sizeof why, "the zygote (process %d) could not fork: %s; %s", (int)zygote->pid,
+             strerror(-report->value), limits);
+    zygote->failing = true;
+    pool->host->failed(pool->context, zygote->program, why);
+    zygote->failing = false;
+    ask(zygote);
+}
+
 static void heard(zygote *zygote, const zygote_report *report) {
     const zygote_pool *pool = zygote->pool;
     switch (report->kind) {
@@ -177,7 +192,10 @@ static void heard(zygote *zygote, const zygote_report *report) {
         ask(zygote);
         break;
     case ZYGOTE_REFUSED:
-        if (!zygote->cold) refused(zygote, report->value);
+        if (process_limit_is(-report->value))
+            lacks_processes(zygote, report);
+        else if (!zygote->cold)
+            refused(zygote, report->value);
         break;
     default: break;
     }

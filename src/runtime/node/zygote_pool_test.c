@@ -1,6 +1,7 @@
 /* zygote_pool_test.c — the node's side of zygotes; the test sends each zygote's packets and reports its end. */
 #include "runtime/node/zygote_pool.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -236,6 +237,25 @@ static void one_that_refuses_is_not_asked_again(void **state) {
     end(&fixture);
 }
 
+static void one_that_lacks_processes_fails_one_request(void **state) {
+    fixture fixture;
+    begin(&fixture);
+    ask(&fixture, 2);
+    say(&fixture, ZYGOTE_READY, 0, 0);
+    turn(&fixture);
+    say(&fixture, ZYGOTE_REFUSED, 1, -EAGAIN);
+    turn(&fixture);
+    assert_int_equal(fixture.failed, 1);
+    assert_non_null(strstr(fixture.why, "could not fork"));
+    assert_non_null(strstr(fixture.why, "the limit of processes and threads is reached"));
+    assert_false(zygote_pool_is_cold(fixture.pool, PROGRAM));
+    assert_int_equal(fixture.killed, 0);
+    say(&fixture, ZYGOTE_MADE, 2, 50);
+    turn(&fixture);
+    assert_int_equal(fixture.made, 1);
+    end(&fixture);
+}
+
 static void one_that_is_dropped_still_answers(void **state) {
     fixture fixture;
     begin(&fixture);
@@ -294,6 +314,7 @@ int main(void) {
         cmocka_unit_test(one_that_makes_nothing_is_not_followed_at_once),
         cmocka_unit_test(a_copy_may_outlive_its_zygote_and_say_so),
         cmocka_unit_test(one_that_refuses_is_not_asked_again),
+        cmocka_unit_test(one_that_lacks_processes_fails_one_request),
         cmocka_unit_test(one_that_is_dropped_still_answers),
         cmocka_unit_test(a_callback_may_drop_the_zygote),
         cmocka_unit_test(one_that_cannot_be_started_fails_at_once),

@@ -12,13 +12,28 @@ static const struct {
     const char *name;
     void (*run)(bench *b);
 } suites[] = {
-    {"limits", limits_bench},        {"ring", ring_bench},       {"shm", shm_bench},
-    {"encode", encode_bench},        {"rpc", rpc_bench},         {"socket", socket_bench},
-    {"store", store_bench},          {"runtime", runtime_bench}, {"scheduling", scheduling_bench},
-    {"object", object_bench},        {"events", events_bench},   {"aggregate", aggregate_bench},
-    {"train", train_bench},          {"sync", sync_bench},       {"table", ps_table_bench},
-    {"engine", ps_engine_bench},     {"ps", ps_bench},           {"codec", ps_codec_bench},
-    {"topology", ps_topology_bench}, {"scale", ps_scale_bench},  {"recovery", ps_recovery_bench},
+    {"limits", limits_bench},
+    {"ring", ring_bench},
+    {"shm", shm_bench},
+    {"encode", encode_bench},
+    {"rpc", rpc_bench},
+    {"socket", socket_bench},
+    {"store", store_bench},
+    {"runtime", runtime_bench},
+    {"scheduling", scheduling_bench},
+    {"idle", idle_bench},
+    {"object", object_bench},
+    {"events", events_bench},
+    {"aggregate", aggregate_bench},
+    {"train", train_bench},
+    {"sync", sync_bench},
+    {"table", ps_table_bench},
+    {"engine", ps_engine_bench},
+    {"ps", ps_bench},
+    {"codec", ps_codec_bench},
+    {"topology", ps_topology_bench},
+    {"scale", ps_scale_bench},
+    {"recovery", ps_recovery_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

@@ -11,6 +11,7 @@ void socket_bench(bench *b);      /* messages over tcp and unix sockets */
 void store_bench(bench *b);       /* objects in shared memory */
 void runtime_bench(bench *b);     /* tasks, actors and objects */
 void scheduling_bench(bench *b);  /* fairness among tasks and drivers */
+void idle_bench(bench *b);        /* processes that wait */
 void object_bench(bench *b);      /* large values */
 void events_bench(bench *b);      /* cost of the event ring */
 void aggregate_bench(bench *b);   /* aggregation of models */

@@ -1,6 +1,8 @@
 /* sandbox_test.c — kernels that lack system calls, sandboxes that forbid them, and unusual surroundings: a driver with
  * tasks, an actor and a large value, a standalone node, and a parameter server work there, or the error names the call.
  *
+ * Also: nodes, workers and servers cannot gain privileges.
+ *
  * A test process installs a filter (tests/support/syscall_filter.h); the node, the workers, the scheduler and the
  * servers inherit it. */
 #include <errno.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +25,7 @@
 
 #include <cmocka.h>
 
+#include "base/text_file.h"
 #include "miniray/admin.h"
 #include "tests/support/ps_fixture.h"
 #include "tests/support/runtime_fixture.h"
@@ -119,6 +123,7 @@ typedef struct sandbox {
     { #rules, rules, sizeof(rules) / sizeof *(rules) }
 static const sandbox usable[] = {SANDBOX(linux_5_0), SANDBOX(strict),    SANDBOX(no_pidfd_open),
                                  SANDBOX(no_flock),  SANDBOX(no_beside), SANDBOX(docker)};
+static const sandbox without_pidfds = SANDBOX(linux_5_0);
 static const sandbox without_memfd = SANDBOX(no_memfd), without_spawn = SANDBOX(no_spawn);
 enum { USABLE = sizeof usable / sizeof *usable };
 
@@ -406,6 +411,81 @@ static void a_parameter_server_works(void **state) {
     runtime_fixture_gone(*state, "a parameter server");
 }
 
+static int stay(void *argument) { return pause(); }
+
+/* `miniray ps local --parent-pid` ends with a process that is not its parent. */
+static int serve_with_another(void *argument) {
+    char path[4096], number[16], byte;
+    int lines[2];
+    TEST_CHILD_CHECK(enter(argument) && pipe2(lines, O_CLOEXEC) == 0);
+    snprintf(path, sizeof path, "%s/miniray", getenv("MINIRAY_TEST_BUILD"));
+    pid_t other = test_child_start(stay, NULL), local = fork();
+    if (local == 0) {
+        dup2(lines[1], STDOUT_FILENO);
+        snprintf(number, sizeof number, "%d", (int)other);
+        execl(path, "miniray", "ps", "local", "--num-servers=1", "--num-workers=1", "--parent-pid", number, NULL);
+        _exit(126);
+    }
+    TEST_CHILD_CHECK(read(lines[0], &byte, 1) == 1); /* the address: the scheduler listens */
+    kill(other, SIGKILL);
+    TEST_CHILD_CHECK(test_child_wait(other, RUNTIME_FIXTURE_CHILD_MS) == -SIGKILL);
+    TEST_CHILD_CHECK(test_child_wait(local, RUNTIME_FIXTURE_CHILD_MS) == 0);
+    return 0;
+}
+
+static void servers_end_with_their_program(void **state) {
+    assert_int_equal(run(serve_with_another, &without_pidfds, *state), 0);
+    runtime_fixture_gone(*state, "miniray ps local");
+}
+
+/* ---- Privileges. */
+
+MR_TASK(has_no_new_privs) { return mr_return(call, mr_int(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))); }
+MR_METHOD(Counter, has_no_new_privs) { return mr_return(call, mr_int(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))); }
+
+static bool workers_gain_nothing(void) {
+    mr_ref ref;
+    mr_actor counter;
+    return mr_call_task(mr, "has_no_new_privs", &ref) == MR_OK && runtime_gives(mr, ref, 1) &&
+           mr_new_actor(mr, "Counter", &counter) == MR_OK &&
+           mr_call_actor(mr, counter, "has_no_new_privs", &ref) == MR_OK && runtime_gives(mr, ref, 1);
+}
+
+static int ask_workers(void *argument) {
+    runtime_fixture_enter(argument);
+    int before = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+    TEST_CHILD_CHECK(init(&mr) == MR_OK && workers_gain_nothing()); /* forked from a zygote */
+    mr_shutdown(mr);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &mr) == MR_OK);
+    TEST_CHILD_CHECK(workers_gain_nothing()); /* started by exec */
+    mr_shutdown(mr);
+    TEST_CHILD_CHECK(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == before); /* the driver is the user's */
+    return 0;
+}
+
+static void workers_gain_no_privileges(void **state) {
+    assert_int_equal(test_child_run(ask_workers, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
+}
+
+static bool process_gains_nothing(pid_t pid) {
+    char path[40], text[4096];
+    uint64_t set = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    return text_file_read(path, text, sizeof text) && text_file_number(text, "NoNewPrivs:", &set) && set == 1;
+}
+
+static void servers_gain_no_privileges(void **state) {
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP};
+    assert_true(ps_fixture_init(&fixture) && ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    assert_true(process_gains_nothing(fixture.scheduler));
+    assert_true(process_gains_nothing(fixture.server[0]));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
+}
+
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(&MR_OPTIONS(mr_options, .fork = &hooks), &mr) != MR_OK;
     unsetenv("XDG_RUNTIME_DIR");
@@ -419,6 +499,9 @@ int main(void) {
         TEST(a_removed_working_directory_is_none),
         TEST(a_missing_tmpdir_is_replaced),
         TEST(a_parameter_server_works),
+        TEST(servers_end_with_their_program),
+        TEST(workers_gain_no_privileges),
+        TEST(servers_gain_no_privileges),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,7 +209,8 @@ typedef struct mr_ps_server_options {
     const mr_ps_optimizer *optimizers; /* for tables with "own:NAME" [none] */
 } mr_ps_server_options;
 
-/* MR_INVALID: the error names the option. MR_EXISTS: another process listens there. MR_BUSY: another scheduler uses the
+/* The calling thread, and what it starts from then on, cannot gain privileges (no_new_privs), also after the return.
+ * MR_INVALID: the error names the option. MR_EXISTS: another process listens there. MR_BUSY: another scheduler uses the
  * folder. MR_CORRUPT: the state in the folder is damaged. */
 MR_API MR_MUST mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options);
 /* Errors as above; MR_EXISTS also: another process has taken this server's number. MR_NOT_FOUND: this process cannot

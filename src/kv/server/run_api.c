@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/option_struct.h"
+#include "base/thread.h"
 #include "kv/control/id_allocator.h"
 #include "kv/dmlc_env.h"
 #include "kv/engine/section_decoder.h"
@@ -101,6 +102,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, options, copy);
     MR_TRY(check_scheduler(options));
     MR_TRY(check_remote(options->allow_remote));
+    thread_bar_privileges();
     kv_scheduler_options own = {.listen = options->listen,
                                 .folder = options->checkpoint_dir,
                                 .consistency = {(consistency_kind)options->consistency, options->staleness},
@@ -158,6 +160,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     MR_TRY(check_remote(options->allow_remote));
     MR_TRY(dmlc_default(&own.scheduler, address));
     huge_pages_keep_freed();
+    thread_bar_privileges();
     struct user_optimizer *optimizers;
     MR_TRY(user_optimizer_create(options->optimizers, options->optimizer_count, &optimizers));
     kv_server *server;

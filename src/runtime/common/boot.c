@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "runtime/common/orphans.h"
 #include "runtime/common/process_limit.h"
 
@@ -49,6 +50,7 @@ void boot_begin_node(void) {
     if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */
     setsid();                                  /* signals of a terminal go to the driver only */
     prctl(PR_SET_NAME, "miniray-node");
+    thread_bar_privileges(); /* of the node, and of all processes that it starts */
     for (int fd = BOOT_LIFELINE_FD; fd <= BOOT_LAUNCH_SPEC_FD; fd++) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 

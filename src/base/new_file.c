@@ -35,6 +35,7 @@ mr_status new_file_open(const char *path, mode_t mode, int *fd) {
     if (opened < 0 && errno == ELOOP)
         return error_set(MR_DENIED, "%s is a symbolic link; remove it, or choose the path that it leads to", path);
     if (opened < 0) return error_errno("cannot create %s", path);
+    (void)fcntl(opened, F_SETFL, 0); /* blocks while a pipe is full */
     mr_status status = take(path, opened);
     if (status == MR_OK)
         *fd = opened;

@@ -29,10 +29,11 @@ static FILE *open_output(const char *path, const char **why) {
     int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     *why = errno == ELOOP ? "is a symbolic link; remove it, or choose the path that it leads to" : strerror(errno);
     if (fd < 0) return NULL;
-    bool is_device = fstat(fd, &stat) == 0 && S_ISCHR(stat.st_mode);
-    bool is_own = is_device || (stat.st_uid == geteuid() && stat.st_nlink == 1);
+    bool known = fstat(fd, &stat) == 0;
+    bool is_own = known && (S_ISCHR(stat.st_mode) || (stat.st_uid == geteuid() && stat.st_nlink == 1));
     *why = "belongs to another user, or has another name; remove it, or choose another path";
-    if (is_own && (is_device || ftruncate(fd, 0) == 0)) return fdopen(fd, "w");
+    (void)fcntl(fd, F_SETFL, 0); /* blocks while a pipe is full */
+    if (is_own && (!S_ISREG(stat.st_mode) || ftruncate(fd, 0) == 0)) return fdopen(fd, "w");
     if (is_own) *why = strerror(errno);
     close(fd);
     return NULL;

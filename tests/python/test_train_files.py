@@ -62,6 +62,11 @@ def test_planted_links_are_not_followed(ray, tmp_path):
         ray.timeline(planted("trace.json"))
     with pytest.raises(OSError):
         plot.draw([{"epoch": 0, "loss": 1.0}, {"epoch": 1, "loss": 2.0}], planted("a.svg"))
+    address = miniray.init(ignore_reinit_error=True)["address"]
+    command = [os.path.join(os.environ["MINIRAY_TEST_BUILD"], "miniray"), "timeline", "--address", address]
+    told = subprocess.run([*command, planted("b.json")], stderr=subprocess.PIPE, text=True)
+    assert told.returncode == 1 and "is a symbolic link" in told.stderr
+    assert subprocess.run([*command, str(tmp_path / "own.json")]).returncode == 0
     planted(f"weights.npz.{os.getpid()}.tmp")
     os.link(precious, tmp_path / f"others.npz.{os.getpid()}.tmp")
     for name in "weights.npz", "others.npz":

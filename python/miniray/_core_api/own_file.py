@@ -14,6 +14,7 @@ def open_own(path, flags):
             if about.st_uid != os.geteuid() or about.st_nlink != 1:
                 raise PermissionError(f"{os.fspath(path)} belongs to user {about.st_uid} and has {about.st_nlink} names; "
                                       "remove it, or choose another path")
+            os.set_blocking(opened, True)  # while a pipe is full
             if flags & os.O_TRUNC and stat.S_ISREG(about.st_mode):
                 os.ftruncate(opened, 0)
     except BaseException:

@@ -78,8 +78,7 @@ static int visit(void *argument) {
         address = NULL;
     }
     if (visitor->another_user) TEST_CHILD_CHECK(setgid(ANOTHER_USER) == 0 && setuid(ANOTHER_USER) == 0);
-    mr_status status =
-        mr_ps_connect(address, 0, visitor->refusal == NULL ? PS_FIXTURE_PATIENCE_US : REFUSED_US, &ps);
+    mr_status status = mr_ps_connect(address, 0, visitor->refusal == NULL ? PS_FIXTURE_PATIENCE_US : REFUSED_US, &ps);
     if (visitor->refusal == NULL && status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
     if (visitor->refusal == NULL) return status == MR_OK ? serve(ps) : 1;
     TEST_CHILD_CHECK(status == MR_TIMEOUT);
@@ -172,8 +171,10 @@ static void other_machines_are_rejected(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_of_the_same_user_need_nothing), cmocka_unit_test(others_need_the_token),
-        cmocka_unit_test(frames_without_a_proof_are_not_read),    cmocka_unit_test(a_folder_keeps_its_token),
+        cmocka_unit_test(programs_of_the_same_user_need_nothing),
+        cmocka_unit_test(others_need_the_token),
+        cmocka_unit_test(frames_without_a_proof_are_not_read),
+        cmocka_unit_test(a_folder_keeps_its_token),
         cmocka_unit_test(other_machines_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

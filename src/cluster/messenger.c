@@ -22,7 +22,8 @@ typedef struct kept { /* a message that waits for its link */
 typedef struct box { /* state of one address */
     list of_messenger;
     char address[MESSENGER_ADDRESS_MAX];
-    link_id link; /* v == 0: no link, not even opening */
+    link_id link;     /* v == 0: no link, not even opening */
+    uint64_t process; /* the process at the address when a link was opened last; 0: none was */
     bool open;
     int64_t retry_us;             /* earliest time to open the link */
     char trouble[CAUSE_TEXT_MAX]; /* why the last link was not opened, or ended; "": it is open, or there was none */
@@ -38,6 +39,7 @@ struct messenger {
     box *last;    /* the box of the last message; NULL: none */
     map by_link;  /* link → box, for links that were opened here */
     map arriving; /* link → shared buffer, owned: body of a large message that is arriving */
+    map peers;    /* open link → number of its process, as a pointer */
 };
 
 messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context) {
@@ -79,6 +81,7 @@ void messenger_destroy(messenger *messenger) {
     map_fini(&messenger->by_link);
     map_for_each (slot, &messenger->arriving) shared_bytes_unref(slot.value);
     map_fini(&messenger->arriving);
+    map_fini(&messenger->peers);
     free(messenger);
 }
 
@@ -221,6 +224,21 @@ link_id messenger_link(const messenger *messenger, const char *address) {
     return box == NULL || !box->open ? (link_id){0} : box->link;
 }
 
+uint64_t messenger_process(const messenger *messenger, link_id link) {
+    return (uint64_t)(uintptr_t)map_get(&messenger->peers, link.v);
+}
+
+bool messenger_is_from(const messenger *messenger, link_id link, const char *address) {
+    const box *box = find_box(messenger, address);
+    uint64_t process = messenger_process(messenger, link);
+    return box != NULL && process != 0 && box->process == process;
+}
+
+void messenger_end(messenger *messenger, link_id link) {
+    transport transport = messenger->env->transport;
+    transport.ops->close(transport.self, link);
+}
+
 const char *messenger_trouble(const messenger *messenger, const char *address) {
     const box *box = find_box(messenger, address);
     return box == NULL ? "" : box->trouble;
@@ -241,9 +259,12 @@ void messenger_forget(messenger *messenger, const char *address) {
 
 static void on_open(void *context, link_id link, const peer *peer) {
     messenger *messenger = context;
+    MR_ASSERT(peer->process != 0);
+    map_put(&messenger->peers, link.v, (void *)(uintptr_t)peer->process);
     box *box = map_get(&messenger->by_link, link.v);
     if (box == NULL) return; /* opened by the peer: carries its messages, and the answers to them */
     box->open = true;
+    box->process = peer->process;
     box->trouble[0] = '\0';
     while (!list_empty(&box->messages)) {
         kept *kept = take_message(box);
@@ -295,6 +316,7 @@ static void on_room(void *context, link_id link) {}
 static void on_closed(void *context, link_id link, const cause *why) {
     messenger *messenger = context;
     shared_bytes_unref(map_remove(&messenger->arriving, link.v));
+    (void)map_remove(&messenger->peers, link.v);
     box *box = map_remove(&messenger->by_link, link.v);
     if (box == NULL) return;
     box->link.v = 0;

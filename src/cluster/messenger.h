@@ -59,6 +59,12 @@ void messenger_move_pieces(messenger *messenger, const void *argument, span from
 void messenger_answer(messenger *messenger, link_id link, span bytes);
 /* the open link to the address; v == 0: none */
 link_id messenger_link(const messenger *messenger, const char *address);
+/* The process at the other end of an open link, as its handshake has shown; 0: none. */
+uint64_t messenger_process(const messenger *messenger, link_id link);
+/* Whether the process at the other end of the link is the one that listens at the address: the link was opened here to
+ * the address, or its process is that to which such a link was opened last. */
+bool messenger_is_from(const messenger *messenger, link_id link, const char *address);
+void messenger_end(messenger *messenger, link_id link); /* closes a link; no-op if there is none */
 /* why there is no link to the address: the error of the last one, valid until the next event; "" while one is open */
 const char *messenger_trouble(const messenger *messenger, const char *address);
 /* closes the link to the address; no-op if there is none */

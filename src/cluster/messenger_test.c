@@ -194,6 +194,30 @@ static void a_handler_may_forget_what_broke(void **state) {
 
 /* ---- Large messages. */
 
+/* The process at an address is the one to which a link was opened there; links that it opens are from it, too. */
+static void a_process_is_known_by_its_link(void **state) {
+    world *world = *state;
+    const peer listener = {.process = 70}, other = {.process = 80};
+    send_text(world, "a", "x");
+    link_id own = {1};
+    assert_false(messenger_is_from(world->messenger, own, "a")); /* not open yet */
+    messenger_events.on_open(world->messenger, own, &listener);
+    messenger_events.on_open(world->messenger, (link_id){901}, &listener); /* opened by the other side */
+    messenger_events.on_open(world->messenger, (link_id){902}, &other);
+    assert_true(messenger_is_from(world->messenger, own, "a"));
+    assert_true(messenger_is_from(world->messenger, (link_id){901}, "a"));
+    assert_false(messenger_is_from(world->messenger, (link_id){902}, "a"));
+    assert_false(messenger_is_from(world->messenger, (link_id){901}, "b"));
+    assert_false(messenger_is_from(world->messenger, (link_id){903}, "a"));
+    assert_int_equal(messenger_process(world->messenger, (link_id){902}), 80);
+    assert_string_equal(messenger_trouble(world->messenger, "a"), "");
+    messenger_events.on_closed(world->messenger, own, &(cause){.status = MR_PEER_DIED, .text = "it is gone"});
+    assert_string_equal(messenger_trouble(world->messenger, "a"), "it is gone");
+    assert_true(messenger_is_from(world->messenger, (link_id){901}, "a")); /* still the last process there */
+    messenger_events.on_closed(world->messenger, (link_id){902}, &(cause){.status = MR_CLOSED});
+    assert_int_equal(messenger_process(world->messenger, (link_id){902}), 0);
+}
+
 static void large_messages_come_in_a_bytes(void **state) {
     world *world = *state;
     link_id link = transport_recorder_dial_in(&world->recorder);
@@ -297,13 +321,21 @@ static void pieces_that_cannot_stay_are_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(messages_wait_while_the_link_opens),  IN_WORLD(only_a_few_wait),
-        IN_WORLD(a_broken_link_is_opened_again_later), IN_WORLD(an_address_that_is_none_loses_messages),
-        IN_WORLD(a_full_link_loses_messages),          IN_WORLD(answers_go_back_where_the_message_came_from),
-        IN_WORLD(pieces_that_wait_can_move),           IN_WORLD(pieces_that_cannot_stay_are_lost),
-        IN_WORLD(a_forgotten_link_is_closed),          IN_WORLD(a_handler_may_forget_what_broke),
-        IN_WORLD(large_messages_come_in_a_bytes),      IN_WORLD(large_messages_are_bounded),
-        IN_WORLD(half_a_message_goes_with_its_link),   IN_WORLD(pieces_are_sent_in_one),
+        IN_WORLD(a_process_is_known_by_its_link),
+        IN_WORLD(messages_wait_while_the_link_opens),
+        IN_WORLD(only_a_few_wait),
+        IN_WORLD(a_broken_link_is_opened_again_later),
+        IN_WORLD(an_address_that_is_none_loses_messages),
+        IN_WORLD(a_full_link_loses_messages),
+        IN_WORLD(answers_go_back_where_the_message_came_from),
+        IN_WORLD(pieces_that_wait_can_move),
+        IN_WORLD(pieces_that_cannot_stay_are_lost),
+        IN_WORLD(a_forgotten_link_is_closed),
+        IN_WORLD(a_handler_may_forget_what_broke),
+        IN_WORLD(large_messages_come_in_a_bytes),
+        IN_WORLD(large_messages_are_bounded),
+        IN_WORLD(half_a_message_goes_with_its_link),
+        IN_WORLD(pieces_are_sent_in_one),
         IN_WORLD(pieces_that_are_lost_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

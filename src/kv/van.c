@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "net/shm/shm_export.h"
 #include "net/socket/socket_transport.h"
 #include "ps/batcher.h"
@@ -165,6 +166,21 @@ void van_hurry(van *van) {
 }
 
 void van_answer(van *van, link_id link, span bytes) { messenger_answer(van->messenger, link, bytes); }
+
+uint64_t van_sender(const van *van, link_id link) {
+    return link.v == 0 ? van_process(van) : messenger_process(van->messenger, link);
+}
+
+bool van_is_from(const van *van, link_id link, const char *address) {
+    return link.v == 0 || messenger_is_from(van->messenger, link, address);
+}
+
+void van_refuse(van *van, link_id link, const char *what) {
+    if (link.v == 0) return;
+    log_warn("%s: a link was closed, since process %llx sent %s", van->address,
+             (unsigned long long)messenger_process(van->messenger, link), what);
+    messenger_end(van->messenger, link);
+}
 
 const char *van_trouble(const van *van, const char *address) { return messenger_trouble(van->messenger, address); }
 

@@ -83,6 +83,12 @@ void van_hurry(van *van);
  * messages are lost, with their links. */
 void van_move(van *van, const shared_bytes *bytes, span from, span to);
 void van_answer(van *van, link_id link, span bytes); /* answers a message that arrived over this link */
+/* The process at the other end of a link (messenger_process); that of this van for its own messages. */
+uint64_t van_sender(const van *van, link_id link);
+/* As messenger_is_from; true for messages of this van itself. */
+bool van_is_from(const van *van, link_id link, const char *address);
+/* Ends a link whose other side sent what it may not send; `what` is for the log. */
+void van_refuse(van *van, link_id link, const char *what);
 /* Why there is no link to the address (messenger_trouble). */
 const char *van_trouble(const van *van, const char *address);
 

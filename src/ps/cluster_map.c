@@ -286,7 +286,7 @@ static bool can_follow(const cluster_map *map, const struct cluster_map *head, u
     if (head->number <= map->number) return false;
     if (map->number == 0 || head->generation != map->generation) return base == 0;
     return base <= map->number && head->slot_count == map->slot_count && head->rank_count == map->rank_count &&
-           head->mixed == map->mixed;
+           head->mixed == map->mixed && head->consistency.kind == map->consistency.kind;
 }
 
 /* Applies the checked changes. A complete cluster map replaces everything. */

@@ -207,9 +207,23 @@ static bool may_say(const slot_server *server, const slot_message_head *from, co
                from->who == (SLOT_MESSAGE_RANK | message->rank);
     case SLOT_MESSAGE_SAVED:
     case SLOT_MESSAGE_SHARD: return from->who == SLOT_MESSAGE_CHECKPOINTS;
+    /* Between the servers of a chain, and between them and the round state's. */
+    case SLOT_MESSAGE_ENTRY:
+    case SLOT_MESSAGE_LEVEL:
+    case SLOT_MESSAGE_ENTER:
+    case SLOT_MESSAGE_LOG:
+    case SLOT_MESSAGE_ENTERED:
+    case SLOT_MESSAGE_STATE:
+    case SLOT_MESSAGE_FREEZE:
+    case SLOT_MESSAGE_FROZEN:
+    case SLOT_MESSAGE_TERMS:
+    case SLOT_MESSAGE_MEASURE:
+    case SLOT_MESSAGE_MEASURED:
+    case SLOT_MESSAGE_NORMS: return from->who < SLOT_MESSAGE_RANK;
     /* Before the cluster map with this joiner arrives, messages of its previous incarnation would be accepted, and a
      * LEVEL of that process would count as the joiner's. */
-    case SLOT_MESSAGE_JOIN: return is_known(server, (uint32_t)message->name, message->prev);
+    case SLOT_MESSAGE_JOIN:
+        return from->who == SLOT_MESSAGE_CONTROLLER && is_known(server, (uint32_t)message->name, message->prev);
     default: return true;
     }
 }

@@ -328,7 +328,11 @@ static void a_member_takes_what_it_has_room_for(void **state) {
                           .lsn = 1,
                           .payload = six};
     world.recorder.count = 0;
+    hear(&world, SLOT_MESSAGE_RANK | 1, 3, "r", &entry); /* entries come from servers */
+    hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &entry);
+    assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_LEVEL), 0);
     hear(&world, 4, 40, "s4", &entry);
+    assert_true(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_LEVEL) > 0);
     entry.lsn = 2;
     /* this server is the tail: its entries are applied, and their credit is free again */
     hear(&world, 4, 40, "s4", &entry);
@@ -378,6 +382,9 @@ static void a_joiner_is_who_the_map_says(void **state) {
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 0);
     assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_GATE), 0);
     hear_peer(&world, 1, 41);
+    hear(&world, 4, 41, "s4", &join); /* only the controller orders joins */
+    hear(&world, SLOT_MESSAGE_RANK | 1, 3, "r", &join);
+    assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 0);
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 1);
     /* a late message */

@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "cluster/incarnation.h"
 #include "cluster/metadata_remote.h"
+#include "kv/control/app_message.h"
 #include "kv/control/id_allocator.h"
+#include "kv/control/sender_table.h"
 #include "net/socket/address.h"
 #include "ps/slot_message.h"
 
@@ -29,6 +31,7 @@ struct kv_process {
     int64_t say_us; /* time of the next log line about the wait; CLOCK_NEVER_US: no wait, or a worker */
     bool heard;
     uint64_t breaks;
+    sender_table senders;
     char scheduler[SLOT_MESSAGE_ADDRESS_MAX], checkpoints[SLOT_MESSAGE_ADDRESS_MAX];
 };
 
@@ -86,19 +89,44 @@ static void take_seated(kv_process *process, const control_message *message) {
 
 /* ---- Host of the van. */
 
+static sender_verdict judge_note(sender_table *senders, const control_message *message, uint64_t sender) {
+    app_message note;
+    if (app_message_read(message, &note) != MR_OK) return SENDER_REFUSED;
+    return sender_table_judge_role(senders, note.from_role, note.from, note.from_incarnation, sender);
+}
+
+/* Whether the process at the other end of the link may send these bytes; otherwise the link is closed. While this
+ * process has no link to the scheduler, another process there may be the scheduler: its messages are lost, and repeated
+ * when there is a link. */
+static bool admit(kv_process *process, link_id link, span bytes, bool is_packet, control_message *message) {
+    sender_verdict verdict = SENDER_REFUSED;
+    uint64_t sender = van_sender(process->van, link);
+    if (is_packet)
+        verdict = sender_table_judge(&process->senders, bytes, sender);
+    else if (control_message_decode(bytes, message) == MR_OK)
+        verdict = message->kind == CONTROL_NOTE ? judge_note(&process->senders, message, sender) : SENDER_SCHEDULER;
+    if (verdict == SENDER_ADMITTED) return true;
+    bool is_forged = verdict == SENDER_SCHEDULER;
+    if (is_forged && van_is_from(process->van, link, process->scheduler)) return true;
+    if (!is_forged || messenger_link(van_messenger(process->van), process->scheduler).v != 0)
+        van_refuse(process->van, link, "malformed bytes, or a message that only another process may send");
+    return false;
+}
+
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
     kv_process *process = context;
     uint32_t magic = 0;
     control_message message;
+    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
+    if (!admit(process, link, bytes, magic == SLOT_MESSAGE_MAGIC, &message)) return;
     if (!process->heard) process->say_us = CLOCK_NEVER_US;
     process->heard = true;
-    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == SLOT_MESSAGE_MAGIC)
         process->host->take(process->context, bytes, shared);
-    else if (control_message_decode(bytes, &message) == MR_OK && message.kind == CONTROL_SEATED)
+    else if (message.kind == CONTROL_SEATED)
         take_seated(process, &message);
-    else if (control_message_decode(bytes, &message) == MR_OK && !control_client_take(process->client, &message) &&
-             !metadata_remote_take(process->remote, &message) && process->host->take_message != NULL)
+    else if (!control_client_take(process->client, &message) && !metadata_remote_take(process->remote, &message) &&
+             process->host->take_message != NULL)
         process->host->take_message(process->context, &message);
 }
 
@@ -181,6 +209,7 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
     process->client = control_client_create(
         process->van, options->role == CONTROL_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, process->scheduler,
         &(control_client_host){.describe = host->describe, .count = host->count, .context = context});
+    if (options->env == NULL) process->senders.seed = rng_system_seed();
     process->number = KV_PROCESS_ANY;
     process->ask_us = van_now_us(process->van);
     process->say_us = CLOCK_NEVER_US;
@@ -196,6 +225,7 @@ void kv_process_close(kv_process *process) {
     metadata_remote_destroy(process->remote);
     if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     control_client_destroy(process->client);
+    sender_table_fini(&process->senders);
     van_close(process->van);
     free(process);
 }

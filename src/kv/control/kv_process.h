@@ -6,6 +6,11 @@
  * Requests to the scheduler are repeated; while no scheduler answers registration waits, and nothing else fails. The
  * host gets the packets of slot messages, for either role.
  *
+ * Senders    Only the scheduler's process speaks for the controller and the checkpoint store, and sends control
+ *            messages other than NOTE; one process speaks for each server, worker and rank (sender_table.h). A link over
+ *            which another process does so, or that carries malformed bytes, is closed. Cluster maps come from every
+ *            process.
+ *
  * Threads     the one that runs the van's event loop. */
 #pragma once
 #include "cluster/metadata_store.h"

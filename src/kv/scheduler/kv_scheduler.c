@@ -16,13 +16,17 @@
 #include "cluster/sqlite_import.h"
 #include "kv/checkpoint/checkpoint_list.h"
 #include "kv/checkpoint/checkpoint_thread.h"
+#include "kv/control/app_message.h"
 #include "kv/control/checkpoint_requests.h"
 #include "kv/control/control_wire.h"
 #include "kv/control/data_service.h"
 #include "kv/control/dataset_spec.h"
 #include "kv/control/drain_list.h"
 #include "kv/control/id_allocator.h"
+#include "kv/control/metadata_guard.h"
 #include "kv/control/overview_collect.h"
+#include "kv/control/process_state.h"
+#include "kv/control/sender_table.h"
 #include "kv/control/stall.h"
 #include "kv/control/storage_errors.h"
 #include "kv/control/table_catalog.h"
@@ -60,6 +64,7 @@ struct kv_scheduler {
     int64_t watch_us; /* time of the next diagnosis */
     uint64_t watched; /* cluster map of the last diagnosis */
     char stall[ERROR_TEXT_MAX];
+    sender_table senders;
     token_copy token_copy; /* of the deployment's token, for processes of the same user */
 };
 
@@ -211,8 +216,44 @@ static void on_checkpoint(void *context, uint64_t number) {
     checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
 }
 
+/* Other processes change the tables, the training data and incarnations; all else is decided here. */
+static void swap(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    if (metadata_guard_check(question->key, question->value) == MR_OK) {
+        (void)metadata_service_take(scheduler->service, link, question, van_now_us(scheduler->van));
+        return;
+    }
+    log_warn("a change of the metadata store was refused: %s", mr_last_error());
+    van_answer_message(
+        scheduler->van, link,
+        &(control_message){.kind = CONTROL_MESSAGE_ANSWER, .request = question->request, .status = MR_DENIED});
+}
+
+/* Whether the process at the other end of the link is the one that the message names as its sender. */
+static bool may_send(kv_scheduler *scheduler, link_id link, const control_message *message) {
+    process_state state = {.role = MR_PS_SERVERS};
+    app_message note;
+    struct stamp from = message->stamp;
+    switch (message->kind) {
+    case CONTROL_HERE:
+        if (process_state_decode(message->value, &state) != MR_OK) return false;
+        break;
+    case CONTROL_COME: state.role = MR_PS_WORKERS; break;
+    case CONTROL_TABLE_STATS:
+    case CONTROL_LEAVE: break;
+    case CONTROL_NOTE:
+        if (app_message_read(message, &note) != MR_OK) return false;
+        state.role = note.from_role;
+        break;
+    default: return true;
+    }
+    sender_verdict verdict = sender_table_judge_role(&scheduler->senders, state.role, from.id, from.incarnation,
+                                                     van_sender(scheduler->van, link));
+    return verdict == SENDER_ADMITTED || (verdict == SENDER_SCHEDULER && link.v == 0);
+}
+
 static void take_message(kv_scheduler *scheduler, link_id link, const control_message *message) {
     switch (message->kind) {
+    case CONTROL_MESSAGE_SWAP: swap(scheduler, link, message); break;
     case CONTROL_REGISTER: give_number(scheduler, link, message); break;
     case CONTROL_LOOK: show(scheduler, link, message); break;
     case CONTROL_LEAVE: let_leave(scheduler, link, message); break;
@@ -258,11 +299,18 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
     control_message message;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == SLOT_MESSAGE_MAGIC) {
+        sender_verdict verdict = sender_table_judge(&scheduler->senders, bytes, van_sender(scheduler->van, link));
+        if (verdict == SENDER_REFUSED || (verdict == SENDER_SCHEDULER && link.v != 0)) {
+            van_refuse(scheduler->van, link, "a message that only another process may send");
+            return;
+        }
         hear(scheduler, bytes);
         controller_take(scheduler->controller, bytes, van_now_us(scheduler->van));
         name_tables(scheduler);
         checkpoint_thread_take(scheduler->thread, bytes, shared);
-    } else if (control_message_decode(bytes, &message) == MR_OK) {
+    } else if (control_message_decode(bytes, &message) != MR_OK || !may_send(scheduler, link, &message)) {
+        van_refuse(scheduler->van, link, "malformed bytes, or a message that only another process may send");
+    } else {
         take_message(scheduler, link, &message);
     }
 }
@@ -569,6 +617,7 @@ mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **
     MR_TRY(check(options));
     kv_scheduler *scheduler = xcalloc(1, sizeof *scheduler);
     scheduler->options = *options;
+    if (options->env == NULL) scheduler->senders.seed = rng_system_seed();
     mr_status status = begin(scheduler);
     if (status == MR_OK)
         *out = scheduler;
@@ -589,6 +638,7 @@ void kv_scheduler_close(kv_scheduler *scheduler) {
         data_service_destroy(scheduler->data_service);
         metadata_service_destroy(scheduler->service);
     }
+    sender_table_fini(&scheduler->senders);
     token_copy_remove(&scheduler->token_copy); /* before another scheduler can have the address */
     van_close(scheduler->van);
     if (scheduler->db != NULL) metadata_db_close(scheduler->db);

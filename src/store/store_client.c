@@ -199,6 +199,8 @@ mr_status store_client_take(store_client *store, const object_ref *ref, store_cl
         return MR_OK;
     }
     MR_TRY(store_client_need(store, WANT_HOLDS));
+    /* Holders write the slot: the time of a view, and the state if the store server has condemned the object. */
+    if (!arena_allows(store->arena, ref->slot)) arena_allow(store->arena, (extent){ref->slot, sizeof(object_header)});
     object_header *header = arena_at(store->arena, ref->slot);
     STORE_CLIENT_STEP(store, "store.take");
     hold_entry *entry = hold_table_add(&store->holds, ref->slot);
@@ -377,6 +379,7 @@ mr_status store_client_open(const arena *arena, extent lease_page, const store_c
                             .retry_us = -1};
     list_init(&store->made);
     list_init(&store->idle);
+    arena_allow(arena, lease_page);
     hold_table_init(&store->holds, arena_at(arena, lease_page.offset));
     store->holds.step = ops->step;
     store->holds.context = context;

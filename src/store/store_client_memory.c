@@ -118,6 +118,7 @@ static void add_own(store_client *store, extent extent) {
 static void add_leased(store_client *store, const store_client_request *request, extent extent) {
     store_client_want want = want_of(request);
     STORE_CLIENT_STEP(store, "store.leased");
+    arena_allow(store->arena, extent);
     if (want == WANT_SLOTS) {
         add_slots(store, extent);
         return;

@@ -15,6 +15,7 @@ static mr_status find(const store_provider *provider, span shown, size_t bytes, 
     if (bytes == 0 || shown.size < skipped || shown.size - skipped < bytes)
         return error_set(MR_INVALID, "an object of %zu bytes has no room for a shared model of %zu", shown.size, bytes);
     offset += skipped;
+    arena_allow(arena, (extent){offset, bytes}); /* owner and users write the region in place */
     *out = (store_region_place){.bytes = arena_at(arena, offset), .offset = offset, .fd = arena->fd};
     return MR_OK;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -50,6 +51,46 @@ static mr_status map(int fd, uint64_t size, arena *out) {
     if (base == MAP_FAILED) return error_errno("cannot map the arena of %" PRIu64 " bytes", size);
     *out = (arena){.base = base, .size = size, .fd = fd};
     return MR_OK;
+}
+
+/* Without memory for the bits everything stays writable. */
+static void guard(arena *arena) {
+    _Atomic uint64_t *allowed = calloc(arena->size / ARENA_ALLOW_BYTES / 64 + 1, sizeof *allowed);
+    if (allowed == NULL) return;
+    if (mprotect(arena->base + ARENA_EXTENTS_OFFSET, arena->size - ARENA_EXTENTS_OFFSET, PROT_READ) == 0)
+        arena->allowed = allowed;
+    else
+        free(allowed);
+}
+
+static uint64_t allow_mask(uint64_t first, uint64_t end) { /* bits of units first to end - 1 in the word of `first` */
+    uint64_t count = end - first < 64 - first % 64 ? end - first : 64 - first % 64;
+    return (count == 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1) << (first % 64);
+}
+
+static uint64_t next_word(uint64_t unit) { return round_down(unit, 64) + 64; }
+
+void arena_allow_now(const arena *arena, uint64_t from, uint64_t end) {
+    if (from < ARENA_EXTENTS_OFFSET) from = ARENA_EXTENTS_OFFSET;
+    if (arena->allowed == NULL || from >= end) return;
+    from = round_down(from, page_size());
+    end = round_up(end, page_size());
+    uint64_t first = from / ARENA_ALLOW_BYTES, last = end / ARENA_ALLOW_BYTES;
+    bool all = true;
+    for (uint64_t at = first; at < last && all; at = next_word(at))
+        all = (~atomic_load_explicit(&arena->allowed[at / 64], memory_order_relaxed) & allow_mask(at, last)) == 0;
+    if (all) return;
+    if (FAILPOINT_ERROR("arena.allow") ? (errno = ENOMEM, true)
+                                       : mprotect(arena->base + from, end - from, PROT_READ | PROT_WRITE) != 0) {
+        /* The limit of mappings is reached. One mapping for all needs less of them. */
+        first = ARENA_EXTENTS_OFFSET / ARENA_ALLOW_BYTES;
+        last = arena->size / ARENA_ALLOW_BYTES;
+        int failed =
+            mprotect(arena->base + ARENA_EXTENTS_OFFSET, arena->size - ARENA_EXTENTS_OFFSET, PROT_READ | PROT_WRITE);
+        MR_ASSERT(failed == 0);
+    }
+    for (uint64_t at = first; at < last; at = next_word(at))
+        atomic_fetch_or_explicit(&arena->allowed[at / 64], allow_mask(at, last), memory_order_relaxed);
 }
 
 /* Sets the file's final size. */
@@ -135,6 +176,7 @@ mr_status arena_map(int fd, uint64_t size, arena *out) {
     mr_status status = check_file(fd, size);
     if (status == MR_OK) status = map(fd, size, &made);
     if (status == MR_OK) status = check_header(&made);
+    if (status == MR_OK) guard(&made);
     if (status == MR_OK)
         *out = made;
     else if (made.base != NULL)
@@ -147,6 +189,7 @@ mr_status arena_map(int fd, uint64_t size, arena *out) {
 void arena_unmap(arena *arena) {
     if (arena->base == NULL) return;
     munmap(arena->base, arena->size);
+    free((void *)(uintptr_t)arena->allowed);
     close(arena->fd);
     *arena = (struct arena){.fd = -1};
 }
@@ -164,6 +207,7 @@ static void touch(uint8_t *from, uint64_t size) {
 
 mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
     MR_ASSERT(from <= end && end <= arena->size);
+    arena_allow_now(arena, from, end);
     from = round_down(from, page_size());
     end = round_up(end, page_size());
     int failed;

@@ -4,8 +4,14 @@
  * against shrinking and growing, so no process can make another one fault by truncating it. Pages are backed before
  * use: the owner has a watermark below which every page exists (fallocate, which fails cleanly without memory, then
  * MADV_POPULATE_WRITE), raises it ahead of use in a helper thread, and allocates nothing above it: no SIGBUS, and no
- * page fault on the hot path. */
+ * page fault on the hot path.
+ *
+ * A client's mapping is read-only behind the process blocks, except where arena_allow was called: its rings, its
+ * extents and the slots of objects that it has taken. A stray write into an object of another process ends the writer
+ * with SIGSEGV. A range that is returned stays writable: changing warm pages back costs a large part of copying them
+ * (docs/decisions/033-stray-writes.md). */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "miniray/status.h"
@@ -18,7 +24,11 @@ typedef struct arena { /* a mapping in this process */
     uint8_t *base;
     uint64_t size;
     int fd; /* owned */
+    _Atomic uint64_t
+        *allowed; /* owned: a bit for each ARENA_ALLOW_BYTES that arena_allow made writable; NULL: all are */
 } arena;
+
+enum { ARENA_ALLOW_BYTES = 4096 };
 
 /* Owner: creates and maps an arena, zeroed. `size` is rounded up to pages; MR_INVALID below ARENA_SIZE_MIN, MR_NOMEM if
  * the machine (or its memory cgroup) has less memory. Initially only the header and the process blocks are backed. */
@@ -44,5 +54,17 @@ MR_MUST mr_status arena_back(arena *arena, uint64_t from, uint64_t end);
  * only, and only where no extent is in use. */
 MR_MUST mr_status arena_punch(arena *arena, uint64_t from, uint64_t end);
 
-/* Fills this process's page tables for a backed range, so that first use does not fault. */
+/* Makes a range writable in this process; a comparison if it is already. Callable from any thread. If the kernel
+ * refuses (too many mappings), the whole arena becomes writable. */
+void arena_allow_now(const arena *arena, uint64_t from, uint64_t end);
+static inline bool arena_allows(const arena *arena, uint64_t offset) { /* one byte */
+    uint64_t unit = offset / ARENA_ALLOW_BYTES;
+    return arena->allowed == NULL || offset < ARENA_EXTENTS_OFFSET ||
+           (atomic_load_explicit(&arena->allowed[unit / 64], memory_order_relaxed) >> (unit % 64) & 1) != 0;
+}
+static inline void arena_allow(const arena *arena, extent extent) {
+    if (arena->allowed != NULL) arena_allow_now(arena, extent.offset, extent.offset + extent.size);
+}
+
+/* Allows and fills this process's page tables for a backed range, so that first use does not fault. */
 MR_MUST mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,7 @@
 #include "base/failpoint.h"
 #include "base/futex.h"
 #include "net/shm/memory_headroom.h"
+#include "tests/support/test_child.h"
 
 #define SIZE (ARENA_SIZE_MIN + (4u << 20))
 
@@ -73,6 +75,50 @@ static void a_second_mapping_sees_the_same(void **state) {
     arena_unmap(&owner);
     assert_string_equal(arena_at(&peer, SIZE - 64), "hello"); /* the memory exists as long as any process maps it */
     arena_unmap(&peer);
+}
+
+typedef struct writing {
+    arena *arena;
+    uint64_t offset;
+} writing;
+
+static int write_there(void *argument) {
+    const writing *writing = argument;
+    signal(SIGSEGV, SIG_DFL);
+    *(volatile char *)arena_at(writing->arena, writing->offset) = 'x';
+    return 0;
+}
+
+static bool can_write(arena *arena, uint64_t offset) {
+    int code = test_child_run(write_there, &(writing){arena, offset}, 60000);
+    assert_true(code == 0 || code == -SIGSEGV);
+    assert_int_equal(arena_allows(arena, offset), code == 0);
+    return code == 0;
+}
+
+static void a_client_writes_only_where_it_is_allowed(void **state) {
+    arena owner, peer;
+    uint64_t at = ARENA_EXTENTS_OFFSET, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    assert_int_equal(arena_create(SIZE, &owner), MR_OK);
+    assert_int_equal(arena_back(&owner, at, SIZE), MR_OK);
+    assert_int_equal(arena_map(dup(owner.fd), owner.size, &peer), MR_OK);
+    assert_true(can_write(&owner, at) && can_write(&owner, SIZE - 1));
+    assert_true(can_write(&peer, at - 1)); /* a process block */
+    assert_false(can_write(&peer, at) || can_write(&peer, SIZE - 1));
+    arena_allow(&peer, (extent){at + 3 * page + 64, page}); /* parts of two pages */
+    assert_true(can_write(&peer, at + 3 * page) && can_write(&peer, at + 5 * page - 1));
+    assert_false(can_write(&peer, at + 3 * page - 1) || can_write(&peer, at + 5 * page));
+    assert_int_equal(arena_populate(&peer, at + 5 * page, at + 200 * page), MR_OK);
+    assert_true(can_write(&peer, at + 5 * page) && can_write(&peer, at + 200 * page - 1));
+    assert_false(can_write(&peer, at + 200 * page));
+    if (failpoint_count() > 0) { /* the limit of mappings is reached */
+        assert_int_equal(failpoint_arm("arena.allow=error"), MR_OK);
+        arena_allow(&peer, (extent){at + 300 * page, page});
+        failpoint_disarm_all();
+        assert_true(can_write(&peer, at + 300 * page) && can_write(&peer, at) && can_write(&peer, SIZE - 1));
+    }
+    arena_unmap(&peer);
+    arena_unmap(&owner);
 }
 
 static void extents_are_checked_against_the_arena(void **state) {
@@ -237,6 +283,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_sealed_zeroed_and_named),
         cmocka_unit_test(two_arenas_live_side_by_side),
+        cmocka_unit_test(a_client_writes_only_where_it_is_allowed),
         cmocka_unit_test(a_second_mapping_sees_the_same),
         cmocka_unit_test(extents_are_checked_against_the_arena),
         cmocka_unit_test(a_received_arena_is_checked),

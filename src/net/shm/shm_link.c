@@ -67,6 +67,8 @@ mr_status shm_link_join(shm_host *host, shm_link *link, const broker_client_link
     link->send_extent = told->send;
     link->receive_extent = told->receive;
     link->lane = (lane){.self = host->self, .tell = tell, .body = commit_gathered, .runs = &host->runs};
+    arena_allow(host->arena, told->send);
+    arena_allow(host->arena, told->receive);
     ring_producer_init(&link->lane.send, arena_at(host->arena, told->send.offset), told->send.size, link->index);
     ring_consumer_init(&link->receive, arena_at(host->arena, told->receive.offset), told->receive.size, link->index);
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
@@ -87,6 +89,7 @@ static bool move_ring(shm_host *host, shm_link *link) {
     writer_u64(&writer, link->next_extent.size);
     FAILPOINT("port.moving");
     ring_producer next;
+    arena_allow(host->arena, link->next_extent);
     ring_producer_init(&next, arena_at(host->arena, link->next_extent.offset), link->next_extent.size, link->index);
     lane_publish(&link->lane, SHM_MOVED_SIZE, SHM_MOVED);
     FAILPOINT("port.moved");
@@ -401,6 +404,7 @@ static __attribute__((noinline)) void ring_moved(shm_host *host, shm_link *link,
         return;
     }
     link->left_extent = link->receive_extent;
+    arena_allow(host->arena, next);
     ring_consumer_init(&link->receive, arena_at(host->arena, next.offset), next.size, link->index);
     link->receive_extent = next;
     release_left(host, link);

@@ -17,6 +17,7 @@ static void answered(wire_call *call, const rpc_call_result *result) {
     if (result->status != MR_OK || reader.failed || writer->closed || extent.size == 0) return;
     if (!arena_holds(writer->arena, extent) || event_ring_capacity(extent.size) == 0) return;
     writer->submits = writer->who.role == WIRE_DRIVER;
+    arena_allow(writer->arena, extent);
     event_ring_open(&writer->ring, arena_at(writer->arena, extent.offset), extent.size, writer->clock, &writer->who);
 }
 

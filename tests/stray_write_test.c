@@ -1,5 +1,5 @@
 /* stray_write_test.c — a process that writes into an object of another process by its address in shared memory ends
- * with SIGSEGV, and the object keeps its bytes (docs/decisions/033-stray-writes.md). */
+ * with SIGSEGV, and the object keeps its bytes (docs/decisions/034-stray-writes.md). */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
  * A client's mapping is read-only behind the process blocks, except where arena_allow was called: its rings, its
  * extents and the slots of objects that it has taken. A stray write into an object of another process ends the writer
  * with SIGSEGV. A range that is returned stays writable: changing warm pages back costs a large part of copying them
- * (docs/decisions/033-stray-writes.md). */
+ * (docs/decisions/034-stray-writes.md). */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>

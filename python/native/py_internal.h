@@ -57,6 +57,7 @@
     X(several, "miniray._actors.generators")           \
     X(generator_of, "miniray._actors.generators")      \
     X(plain_result, "miniray.train.data")              \
+    X(check_keeper, "miniray.ps._keeper_watch")        \
     X(raise_ps, "miniray.ps.errors")                   \
     X(tensor_in, "miniray._serialize.torch")
 

@@ -1,6 +1,7 @@
 """Parameter servers whose scheduler and servers are actors of the runtime: the node restarts them after a death."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,3 +161,34 @@ def test_it_ends_with_the_session(stopped):
     wait_until(lambda: not any(map(is_there, pids.values())))
     deployment.stop()
     assert deployment.pids() == {} and not os.path.exists(place_of(deployment.address))
+
+
+def test_the_death_of_the_node_is_reported_at_once_with_its_cause(run_program, tmp_path):
+    """The program waits for the parameter server, not for the runtime. Nothing is left in the temporary folder."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    lines = run_program("""
+        import os, signal, time
+        import miniray
+        from miniray import _core, ps
+        miniray.init(num_workers=1)
+        deployment = ps.start(num_servers=2)
+        connection = deployment.connect()
+        table = connection.table("rows", dim=1)
+        table.push([1], [1])
+        assert table.pull([1]).tolist() == [1]
+        print(os.path.dirname(deployment.address.removeprefix("unix:")))
+        os.kill(_core.look("nodes", 1)["nodes"][0]["pid"], signal.SIGKILL)
+        began = time.monotonic()
+        try:
+            while True:
+                table.pull([1])
+        except ps.PsError as error:
+            print(error)
+        print(time.monotonic() - began)
+    """, environment=[("TMPDIR", str(folder))]).stdout.splitlines()
+    assert re.search(r"the node \(process \d+\), which runs it, was killed by signal 9 \(SIGKILL\)", lines[1]), lines
+    assert float(lines[2]) < 10
+    wait_until(lambda: not os.path.exists(lines[0]))
+    left = [name for path, _, names in os.walk(folder) for name in names if not name.endswith(".log")]
+    assert left == [], left

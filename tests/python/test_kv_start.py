@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 import pytest
@@ -61,6 +62,48 @@ def test_who_dies_is_started_again():
             os.kill(before, signal.SIGKILL)
             wait_until(lambda: deployment.pids().get(victim, before) != before)
             assert table.pull([1, 2, 3]).tolist() == [1, 2, 3]
+
+
+WAITS = """
+import sys, time
+from miniray import ps
+connection = ps.connect(sys.argv[1], 1)
+table = connection.table("rows", dim=1)
+table.pull([1])
+print("ready", flush=True)
+began = time.monotonic()
+try:
+    while True:
+        table.pull([1])
+except ps.PsError as error:
+    print(f"{time.monotonic() - began:.3f} {error}")
+"""
+
+
+def test_the_death_of_the_supervisor_is_reported_at_once_with_its_cause():
+    deployment = ps.start(num_servers=2, num_workers=2)
+    place = place_of(deployment.address)
+    connection = deployment.connect(0)
+    table = connection.table("rows", dim=1)
+    table.push([1], [1])
+    assert table.pull([1]).tolist() == [1]
+    with subprocess.Popen([sys.executable, "-c", WAITS, deployment.address], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "ready\n"
+        os.kill(deployment._keeper._process.pid, signal.SIGKILL)
+        began = time.monotonic()
+        with pytest.raises(ps.PsError, match=r"the supervisor \(process \d+\), which runs it, was killed by signal 9 \(SIGKILL\)"):
+            while True:  # the servers answer until they are killed, too
+                table.pull([1])
+        assert time.monotonic() - began < 10  # ten times the bar
+        wait_until(lambda: not os.path.exists(place))
+        seconds, _, words = other.stdout.read().partition(" ")
+    assert float(seconds) < 20 and f"the parameter server at {deployment.address} has ended" in words
+    began = time.monotonic()
+    with pytest.raises(ps.PsError, match="SIGKILL"):
+        deployment.connect(0)
+    assert time.monotonic() - began < 10
+    connection.close()
+    deployment.stop()
 
 
 def test_workers_are_tasks_and_actors(ray):

@@ -11,6 +11,7 @@ from miniray import _core
 from miniray._core_api import options as _options
 from miniray.ps import _deployment_options, _old_names
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
+from miniray.ps._keeper_watch import KeeperWatch
 from miniray.ps._local_processes import LocalProcesses
 
 _SLOTS = 16
@@ -57,8 +58,21 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
         actors = _core.is_initialized()
     if not actors and (needs[0] or needs[2]):
         raise ValueError("num_cpus and resources are for servers that are actors: call init() first, or say actors=True")
-    keeper = _core.ps_start(None, *options, needs, TIMEOUT_S) if actors else LocalProcesses(options)
+    keeper = _Actors(options, needs) if actors else LocalProcesses(options)
     return Deployment(keeper.address, keeper)
+
+
+class _Actors:
+    """The actors of a deployment, which the node runs."""
+
+    def __init__(self, options, needs):
+        self._native = _core.ps_start(None, *options, needs, TIMEOUT_S)
+        self.address, self.pids = self._native.address, self._native.pids
+        self._watch = KeeperWatch(self.address, _core.look("nodes", 1)["nodes"][0]["pid"], "the node")
+
+    def stop(self):
+        self._native.stop()
+        self._watch.stop()
 
 
 class Deployment:

@@ -43,10 +43,10 @@ bool py_wait_timeout(PyObject *timeout, int64_t *timeout_us) {
 
 /* ---- Signals.
  *
- * Python's handler in C notes a signal and writes a byte to the wake-up descriptor, on any thread. In a long wait of the
- * main thread that descriptor is a pipe of this file, which interrupts the wait in the runtime (mr_on_interrupt), so no
- * signal is missed between the last check and the sleep. The bytes then go to the descriptor of the program (asyncio has
- * one). */
+ * Python's handler in C notes a signal and writes a byte to the wake-up descriptor, on any thread. In a long wait of
+ * the main thread that descriptor is a pipe of this file, which interrupts the wait in the runtime (mr_on_interrupt),
+ * so no signal is missed between the last check and the sleep. The bytes then go to the descriptor of the program:
+ * asyncio has one. */
 
 static struct signals {
     int fds[2];             /* pipe, not blocking; both 0: not made yet */

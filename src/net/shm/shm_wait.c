@@ -16,8 +16,8 @@ static void take_event(const shm_transport *transport) {
     (void)got; /* an empty counter is no error */
 }
 
-/* Sleeps until the doorbell, the broker's socket or death, or the program's descriptor wakes it. True: one of the latter
- * did. */
+/* Sleeps until the doorbell, the broker's socket or death, or the program's descriptor wakes it. True: one of the last
+ * two did. */
 static bool sleep_in_poll(const shm_transport *transport, int interrupt_fd, int64_t timeout_us) {
     struct pollfd fds[] = {
         {.fd = transport->event_fd, .events = POLLIN},

@@ -205,8 +205,8 @@ mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t ti
 }
 
 mr_status context_wait_answering(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
-    if (!mr->interrupt.is_lent || mr->interrupt.thread != cpu_thread())
-        return wait_lending(mr, waiter, timeout_us, true);
+    if (timeout_us == 0 || mr->interrupt.thread != cpu_thread()) return wait_lending(mr, waiter, timeout_us, false);
+    if (!mr->interrupt.is_lent) return wait_lending(mr, waiter, timeout_us, true);
     mr->interrupt.is_lent = false;
     return wait_lent(mr, waiter, timeout_us, true, mr->interrupt.event);
 }

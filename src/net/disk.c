@@ -178,8 +178,10 @@ static mr_status lock_directory(const folder *folder, const char *file) {
 mr_status disk_lock(disk disk, const char *file) {
     MR_ASSERT(disk.ops == &folder_ops);
     folder *folder = disk.self;
+    int fd = -1;
     MR_ASSERT(folder->lock.fd < 0);
-    MR_TRY(disk_check_name(file));
+    MR_TRY(open_file(folder, file, O_RDWR | O_CREAT, &fd)); /* checks the name, the owner and the kind of the file */
+    close(fd);
     MR_TRY(file_lock_take(folder->fd, file, FILE_LOCK_FLOCK, &folder->lock));
     mr_status status = lock_directory(folder, file);
     if (status != MR_OK) file_lock_release(&folder->lock);

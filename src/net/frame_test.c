@@ -151,7 +151,7 @@ static void wrong_fields_are_named(void **state) {
         {"the frame has format 9; this version reads format 1: use the same Miniray release on both sides",
          MR_CORRUPT,
          {.version = 9}},
-        {"a frame of unknown kind 6", MR_CORRUPT, {.kind = 6}},
+        {"a frame of unknown kind 7", MR_CORRUPT, {.kind = 7}},
         {"a frame of unknown kind 66", MR_CORRUPT, {.kind = 66}},
         {"a MESSAGE frame with unknown flags 0x8000", MR_CORRUPT, {.flags = 0x8000}},
         {"a MESSAGE frame with a head of 1025 bytes: the limit is 1024", MR_TOO_LARGE, {.head_size = 1025}},

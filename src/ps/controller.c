@@ -106,10 +106,17 @@ static void read_of(controller *controller, process_group *group, uint32_t id, u
     if (known == NULL || known->incarnation < incarnation) heard(controller, group, id, incarnation, address);
 }
 
-/* A server that was found silent, and whose link is open. */
+static bool has_replicas(const cluster_map *map, const known *known) {
+    for (uint32_t i = 0; i < map->slot_count; i++)
+        if (cluster_map_place(&map->slots[i], known->id, known->incarnation) >= 0) return true;
+    return false;
+}
+
+/* A server with replicas that was found silent, and whose link is open. */
 static bool is_only_silent(const controller *controller, const known *known) {
     uint64_t id = controller->servers.watch + known->id;
-    return detector_suspects(controller->detector, id) && !detector_hinted(controller->detector, id) && known->spoke;
+    return detector_suspects(controller->detector, id) && !detector_hinted(controller->detector, id) && known->spoke &&
+           has_replicas(batcher_map(controller->batcher), known);
 }
 
 /* Gives up one server that is only silent, if none was given up recently. */

@@ -375,10 +375,18 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
     session->consistency[slot] = consistency;
 }
 
-static void check_bound(ps_checker *checker, uint32_t slot, uint64_t lsn, uint64_t step, uint32_t bound) {
+/* Whether the rank was away at `due`, or left after it: a pull that was admitted then may show that the rank is back. */
+static bool was_away(const ps_checker *checker, uint32_t slot, uint64_t due, uint64_t lsn, uint32_t rank) {
+    const ps_event *events = checker->histories[slot].events;
+    for (uint64_t i = due; i < lsn; i++)
+        if (events[i].kind == REPLICA_LOG_PUSH && events[i].rank == rank && seq_is_left(events[i].name)) return true;
+    return seq_is_left(last_name(checker, slot, due, rank));
+}
+
+static void check_bound(ps_checker *checker, uint32_t slot, uint64_t due, uint64_t lsn, uint64_t step, uint32_t bound) {
     for (uint32_t i = 0; i < checker->rank_count; i++) {
         uint64_t name = last_name(checker, slot, lsn, i), ended = seq_ended(name);
-        if (ended + bound < step && !seq_is_left(name))
+        if (ended + bound < step && !seq_is_left(name) && !was_away(checker, slot, due, lsn, i))
             sim_violation(checker->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, i,
                           (int)ended);
     }
@@ -500,7 +508,7 @@ void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, 
         sim_violation(checker->sim, "rank %u is shown slot %u at lsn %d, without what it pushed with that pull", rank,
                       slot, (int)lsn);
     session->seen[slot] = lsn;
-    if (asked.kind == CONSISTENCY_SSP) check_bound(checker, slot, lsn, step, asked.bound);
+    if (asked.kind == CONSISTENCY_SSP) check_bound(checker, slot, session->due[slot], lsn, step, asked.bound);
 }
 
 /* ---- Cluster maps. */

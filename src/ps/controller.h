@@ -44,7 +44,7 @@
 #define CONTROLLER_TICK_US    INT64_C(100000)
 #define CONTROLLER_SUSPECT_US INT64_C(600000)
 #define CONTROLLER_POLL_US    INT64_C(1000000)
-#define CONTROLLER_SPARE_US   INT64_C(3000000)
+#define CONTROLLER_SPARE_US   INT64_C(1500000)
 
 typedef struct controller_options {
     const char *address;     /* copied */

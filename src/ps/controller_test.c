@@ -166,12 +166,10 @@ static void silence_removes_one_server_at_a_time(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     give_up_and_fill(&world);
-    int64_t begun_us = world.now_us;
     pass_with(&world, 9, 1); /* server 1 is silent */
     assert_int_equal(replicas(&world), 4);
     pass_with(&world, 1, 3); /* and was alive */
     assert_int_equal(replicas(&world), 4);
-    assert_true(world.now_us - begun_us < CONTROLLER_SPARE_US - 9 * CONTROLLER_TICK_US);
     pass_with(&world, 60, 1); /* a server that stays silent is taken out in the end */
     assert_int_equal(replicas(&world), 2);
     stop(&world);

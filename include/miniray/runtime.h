@@ -83,10 +83,10 @@ MR_API const char *mr_address(const mr_context *mr); /* of the node; borrowed un
 typedef bool mr_interrupt_fn(void *user);
 MR_API void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user);
 /* Sets how waits of the calling thread for futures (mr_get, mr_wait, mr_wait_all), streams (mr_stream_next), placement
- * groups and calls (mr_serve) are interrupted, for example by a signal whose handler writes to a pipe. fn is called on that
- * thread, outside the wait: once when the thread has waited for 10 ms, then whenever `fd` (borrowed) is readable, which
- * fn must read. If fn returns true, the call fails with MR_CANCELLED, and fn may have ended the runtime; else the wait
- * continues with the rest of its timeout. One thread of a process can be interrupted. fn NULL: none. */
+ * groups and calls (mr_serve) are interrupted, for example by a signal whose handler writes to a pipe. fn is called on
+ * that thread, outside the wait: once when the thread has waited for 10 ms, then whenever `fd` (borrowed) is readable,
+ * which fn must read. If fn returns true, the call fails with MR_CANCELLED, and fn may have ended the runtime; else the
+ * wait continues with the rest of its timeout. One thread of a process can be interrupted. fn NULL: none. */
 MR_API MR_MUST mr_status mr_on_interrupt(mr_context *mr, int fd, mr_interrupt_fn *fn, void *user);
 /* Sets a function that describes what this process is doing, for example the call stack of another language: fn writes
  * at most `size` bytes of text and returns their number. It is called for `miniray why`, on a thread of its own and

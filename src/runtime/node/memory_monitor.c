@@ -128,6 +128,7 @@ static void end_one(const memory_monitor *monitor, const usage *usage, const oom
     char reason[REASON_MAX];
     if (!oom_policy_choose(workers, count, &choice)) return;
     const oom_worker *worker = &workers[choice.index];
+    if (worker->bytes == 0) return; /* it has just ended */
     write_reason(monitor, usage, worker, choice.retry, reason);
     node_manager_evict(monitor->core, worker->process, choice.retry, reason);
 }

@@ -375,7 +375,7 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
     session->consistency[slot] = consistency;
 }
 
-/* Whether the rank was away at `due`, or left after it: a pull that was admitted then may show that the rank is back. */
+/* Whether the rank was away at `due`, or left after it: a pull that was admitted then may show that it is back. */
 static bool was_away(const ps_checker *checker, uint32_t slot, uint64_t due, uint64_t lsn, uint32_t rank) {
     const ps_event *events = checker->histories[slot].events;
     for (uint64_t i = due; i < lsn; i++)

@@ -66,10 +66,9 @@ mr_status compressor_open(compressor_id id, compressor **out) {
 uint32_t compressor_available(void) {
     uint32_t available = 0;
     for (int id = 0; id < COMPRESSOR_IDS; id++) {
-        compressor *compressor = NULL;
-        if (compressor_open((compressor_id)id, &compressor) != MR_OK) continue;
-        available |= UINT32_C(1) << id;
-        compressor_close(compressor);
+        compressor probe = {.id = (compressor_id)id};
+        if (load(&probe)) available |= UINT32_C(1) << id;
+        if (probe.library != NULL) dlclose(probe.library);
     }
     return available;
 }

@@ -214,16 +214,11 @@ static void a_removed_lock_file_frees_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(written_bytes_are_read_back),
-        PLACED(a_gap_reads_as_zeros),
-        PLACED(missing_files_are_said_to_be),
-        PLACED(files_are_replaced_whole),
-        PLACED(names_stay_in_the_folder),
-        PLACED(files_of_other_users_are_not_used),
-        PLACED(a_file_over_the_limit_is_not_read),
-        PLACED(a_folder_has_one_lock),
-        PLACED(a_removed_lock_file_frees_nothing),
-        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        PLACED(written_bytes_are_read_back),       PLACED(a_gap_reads_as_zeros),
+        PLACED(missing_files_are_said_to_be),      PLACED(files_are_replaced_whole),
+        PLACED(names_stay_in_the_folder),          PLACED(files_of_other_users_are_not_used),
+        PLACED(a_file_over_the_limit_is_not_read), PLACED(a_folder_has_one_lock),
+        PLACED(a_removed_lock_file_frees_nothing), cmocka_unit_test(a_folder_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

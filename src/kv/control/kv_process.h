@@ -32,9 +32,9 @@ typedef struct kv_process_options {
     const char *listen;    /* NULL: a free port of the loopback interface, or a socket beside the scheduler's */
     uint8_t role;          /* CONTROL_SERVER, CONTROL_WORKER */
     uint32_t number;       /* or KV_PROCESS_ANY */
-    uint32_t compressors; /* of a server: compressor_available */
-    uint64_t shown;       /* as of van_options */
-    const env *env;       /* as of van_options */
+    uint32_t compressors;  /* of a server: compressor_available */
+    uint64_t shown;        /* as of van_options */
+    const env *env;        /* as of van_options */
 } kv_process_options;
 
 typedef struct kv_process_host {

@@ -20,7 +20,7 @@ from miniray import ps
 deployment = ps.start(num_servers=2, num_workers=1)
 while len(deployment.pids()) < 3:
     time.sleep(0.01)
-print(deployment.address, deployment._keeper._process.pid, *deployment.pids().values(), flush=True)
+print(deployment.address, deployment._supervisor._process.pid, *deployment.pids().values(), flush=True)
 input()
 """
 
@@ -89,7 +89,7 @@ def test_the_death_of_the_supervisor_is_reported_at_once_with_its_cause():
     assert table.pull([1]).tolist() == [1]
     with subprocess.Popen([sys.executable, "-c", WAITS, deployment.address], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "ready\n"
-        os.kill(deployment._keeper._process.pid, signal.SIGKILL)
+        os.kill(deployment._supervisor._process.pid, signal.SIGKILL)
         began = time.monotonic()
         with pytest.raises(ps.PsError, match=r"the supervisor \(process \d+\), which runs it, was killed by signal 9 \(SIGKILL\)"):
             while True:  # the servers answer until they are killed, too

@@ -11,7 +11,7 @@ from miniray import _core
 from miniray._core_api import options as _options
 from miniray.ps import _deployment_options, _old_names
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
-from miniray.ps._keeper_watch import KeeperWatch
+from miniray.ps._supervisor_watch import SupervisorWatch
 from miniray.ps._local_processes import LocalProcesses
 
 _SLOTS = 16
@@ -58,8 +58,8 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
         actors = _core.is_initialized()
     if not actors and (needs[0] or needs[2]):
         raise ValueError("num_cpus and resources are for servers that are actors: call init() first, or say actors=True")
-    keeper = _Actors(options, needs) if actors else LocalProcesses(options)
-    return Deployment(keeper.address, keeper)
+    supervisor = _Actors(options, needs) if actors else LocalProcesses(options)
+    return Deployment(supervisor.address, supervisor)
 
 
 class _Actors:
@@ -68,7 +68,7 @@ class _Actors:
     def __init__(self, options, needs):
         self._native = _core.ps_start(None, *options, needs, TIMEOUT_S)
         self.address, self.pids = self._native.address, self._native.pids
-        self._watch = KeeperWatch(self.address, _core.look("nodes", 1)["nodes"][0]["pid"], "the node")
+        self._watch = SupervisorWatch(self.address, _core.look("nodes", 1)["nodes"][0]["pid"], "the node")
 
     def stop(self):
         self._native.stop()
@@ -81,11 +81,11 @@ class Deployment:
 
     __getattr__ = _old_names.attributes(chart="cluster_map", board="processes")
 
-    def __init__(self, address: str, keeper: Any = None):
+    def __init__(self, address: str, supervisor: Any = None):
         self.address = address
-        self._keeper = keeper  # ends and knows the processes; None: this object was passed to another process
-        if keeper is not None:
-            self._end = weakref.finalize(self, keeper.stop)
+        self._supervisor = supervisor  # ends and knows the processes; None: this object was passed to another process
+        if supervisor is not None:
+            self._end = weakref.finalize(self, supervisor.stop)
 
     def __repr__(self):
         return f"Deployment({self.address!r})"
@@ -124,9 +124,9 @@ class Deployment:
 
     def pids(self) -> dict[str | int, int]:
         """The process ids: {"scheduler": pid, 0: pid of server 0, …}."""
-        return self._keeper.pids(_PIDS_S) if self._keeper is not None else {}
+        return self._supervisor.pids(_PIDS_S) if self._supervisor is not None else {}
 
     def stop(self) -> None:
         """Ends the scheduler and the servers. A second call, and a call in another process, does nothing."""
-        if self._keeper is not None:
+        if self._supervisor is not None:
             self._end()

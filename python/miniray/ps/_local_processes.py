@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from miniray import _core
-from miniray.ps._keeper_watch import KeeperWatch
+from miniray.ps._supervisor_watch import SupervisorWatch
 from miniray.ps.errors import PsError
 
 _COMMAND = os.path.join(os.path.dirname(_core.__file__), "miniray-node")
@@ -18,7 +18,7 @@ class LocalProcesses:
     def __init__(self, options):
         self._own_pid = os.getpid()
         self.address, self._process = _spawned(_arguments(options))
-        self._watch = KeeperWatch(self.address, self._process.pid, "the supervisor", _directory_of(self.address))
+        self._watch = SupervisorWatch(self.address, self._process.pid, "the supervisor", _directory_of(self.address))
 
     def pids(self, timeout):
         """{"scheduler": pid, 0: pid of server 0, …}"""

@@ -1,7 +1,7 @@
-"""Death of the keeper of a deployment: of its supervisor process, or of the node that runs its actors.
+"""Death of the supervisor of a deployment: the process `miniray ps local`, or the node that runs its actors.
 
-All processes of the deployment end with their keeper. A thread of the program that started the deployment sleeps until
-the keeper ends; every wait for the deployment then fails at once, with the cause. Other processes notice that the
+All processes of the deployment end with their supervisor. A thread of the program that started the deployment sleeps until
+the supervisor ends; every wait for the deployment then fails at once, with the cause. Other processes notice that the
 directory of the deployment's socket is gone.
 """
 
@@ -18,23 +18,23 @@ _CLEAN_S = 2.0  # time for the last processes of the deployment to end, which wr
 _ended = {}  # {address: error text}
 
 
-class KeeperWatch:
+class SupervisorWatch:
     """Watches the process `pid` until `stop()`; `name` is the process in errors. `directory` is removed after its death;
     None: somebody else removes it."""
 
     def __init__(self, address, pid, name, directory=None):
         self._address, self._name, self._directory = address, f"{name} (process {pid})", directory
-        self._keeper, self._ends = -1, ()
+        self._supervisor, self._ends = -1, ()
         _ended.pop(address, None)  # an address of a user's choice may be used again
         try:
-            self._keeper = os.pidfd_open(pid)
+            self._supervisor = os.pidfd_open(pid)
         except (AttributeError, OSError):  # before Linux 5.3, or it has ended: waits time out
             return
         self._ends = os.pipe()
-        threading.Thread(target=self._run, name="miniray-keeper-watch", daemon=True).start()
+        threading.Thread(target=self._run, name="miniray-supervisor-watch", daemon=True).start()
 
     def stop(self):
-        """The end of the keeper is wanted from now on."""
+        """The end of the supervisor is wanted from now on."""
         if self._ends:
             os.close(self._ends[1])
             self._ends = ()
@@ -42,19 +42,19 @@ class KeeperWatch:
     def _run(self):
         wanted = self._ends[0]
         events = select.poll()
-        events.register(self._keeper, select.POLLIN)
+        events.register(self._supervisor, select.POLLIN)
         events.register(wanted, select.POLLHUP)
         ready = {fd for fd, _ in events.poll()}
         if wanted not in ready:
             _ended[self._address] = (f"the parameter server at {self._address} has ended: {self._name}, which runs it, "
-                                     f"{_end_of(self._keeper)}; start another one")
+                                     f"{_end_of(self._supervisor)}; start another one")
             if self._directory is not None:
                 _remove(self._directory)
-        os.close(self._keeper)
+        os.close(self._supervisor)
         os.close(wanted)
 
 
-def check_keeper(address, joined):
+def check_supervisor(address, joined):
     """Raises PsError if the deployment has ended. `joined`: this process was connected to it."""
     text = _ended.get(address)
     if text is None and joined and address.startswith("unix:/") and not os.path.isdir(os.path.dirname(address[5:])):

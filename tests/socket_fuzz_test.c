@@ -133,7 +133,7 @@ typedef struct thrower {
 static size_t below(thrower *t, uint64_t bound) { return (size_t)rng_below(&t->rng, bound); }
 
 static void put(thrower *t, const void *data, size_t size) {
-    memcpy(t->batch + t->size, data, size);
+    if (size > 0) memcpy(t->batch + t->size, data, size);
     t->size += size;
 }
 

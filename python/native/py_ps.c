@@ -55,7 +55,7 @@ py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s) {
 /* Whether the connection's deployment has ended: an exception is set. */
 static bool has_ended(const py_ps_wait *wait) {
     if (wait->connection == NULL || wait->connection->address == NULL) return false;
-    PyObject *none = py_core_call(PY_CORE_check_keeper, "(Oi)", wait->connection->address, 1);
+    PyObject *none = py_core_call(PY_CORE_check_supervisor, "(Oi)", wait->connection->address, 1);
     Py_XDECREF(none);
     return none == NULL;
 }

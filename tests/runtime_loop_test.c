@@ -63,6 +63,14 @@ MR_METHOD(Looper, waits) {
     return mr_return(call, mr_int(self->waits));
 }
 
+/* A wake ends one mr_serve, and tells it, so that a loop may look without waiting before it waits without a timeout. */
+MR_METHOD(Looper, wakes_once) {
+    looper *self = mr_self(call);
+    mr_serve_wake(self->mr);
+    mr_status first = mr_serve(self->mr, 0), second = mr_serve(self->mr, 0);
+    return mr_return(call, mr_bool(first == MR_OK && second == MR_TIMEOUT));
+}
+
 MR_METHOD(Looper, later) {
     looper *self = mr_self(call);
     mr_defer(call);
@@ -103,6 +111,13 @@ static int64_t ask(mr_actor actor, const char *method) {
     return get_int(ref);
 }
 
+static void a_wake_is_told_once(void **state) {
+    mr_actor actor;
+    assert_int_equal(mr_new_actor(mr, "Looper", &actor), MR_OK);
+    assert_int_equal(ask(actor, "wakes_once"), 1);
+    mr_actor_release(mr, actor);
+}
+
 static void calls_are_run_in_the_loop(void **state) {
     mr_actor actor;
     assert_int_equal(mr_new_actor(mr, "Looper", &actor), MR_OK);
@@ -132,6 +147,7 @@ static void it_does_not_wake_by_itself(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_run_in_the_loop),
+        cmocka_unit_test(a_wake_is_told_once),
         cmocka_unit_test(another_thread_wakes_it),
         cmocka_unit_test(it_does_not_wake_by_itself),
     };

@@ -200,8 +200,8 @@ MR_API void mr_resume(mr_context *mr, mr_call *call);
 /* For an actor whose thread also runs another event loop; call it in the body that creates the actor. When the thread
  * has no call to run, the library calls fn(user), which must call mr_serve until that returns MR_CLOSED. */
 MR_API void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user);
-/* Inside that fn: runs the bodies of calls that have arrived, else waits for calls. MR_TIMEOUT: none came, or
- * mr_serve_wake was called. MR_CLOSED: the runtime has ended. */
+/* Inside that fn: runs the bodies of calls that have arrived, else waits for calls. MR_OK: bodies ran, or mr_serve_wake
+ * was called. MR_TIMEOUT: neither. MR_CLOSED: the runtime has ended. */
 MR_API MR_MUST mr_status mr_serve(mr_context *mr, int64_t timeout_us);
 MR_API void mr_serve_wake(mr_context *mr); /* from any thread: makes the running mr_serve return, or the next one */
 /* A hint: the next wait of this process sleeps at once instead of polling first. It helps in a body whose caller has to

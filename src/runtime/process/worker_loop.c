@@ -166,8 +166,9 @@ static mr_status worker_loop_step(mr_context *mr, void *what, int64_t timeout_us
         mr_status status = context_wait_in_answering(mr, &mr->idle, timeout_us);
         if (status == CONTEXT_INTERRUPTED || (status == MR_OK && run_some(mr))) return status;
     }
+    bool woken = mr->loop_woken;
     mr->loop_woken = false;
-    return worker_is_over(worker) ? MR_CLOSED : MR_TIMEOUT;
+    return worker_is_over(worker) ? MR_CLOSED : woken ? MR_OK : MR_TIMEOUT;
 }
 
 mr_status mr_serve(mr_context *mr, int64_t timeout_us) {

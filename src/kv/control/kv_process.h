@@ -7,9 +7,9 @@
  * host gets the packets of slot messages, for either role.
  *
  * Senders    Only the scheduler's process speaks for the controller and the checkpoint store, and sends control
- *            messages other than NOTE; one process speaks for each server, worker and rank (sender_table.h). A link over
- *            which another process does so, or that carries malformed bytes, is closed. Cluster maps come from every
- *            process.
+ *            messages other than NOTE; one process speaks for each server, worker and rank (sender_table.h). A link
+ *            over which another process does so, or that carries malformed bytes, is closed. Cluster maps come from
+ *            every process.
  *
  * Threads     the one that runs the van's event loop. */
 #pragma once

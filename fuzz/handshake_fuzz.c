@@ -2,7 +2,7 @@
  * that arrive during the handshake of a tcp link at one of its sides, whose author has no token.
  *
  *   a HELLO that decodes is encoded to the same bytes, and the texts of HELLO and BYE can be printed
- *   no sequence of frames opens a link: nobody but the other side, in vain, has the token
+ *   no sequence of frames opens a link: their author has no token
  *   a frame that is refused changes nothing that a later frame could use */
 #include <string.h>
 

@@ -316,7 +316,7 @@ mr_status config_load(const char *const *settings, const char *const *environmen
     return MR_OK;
 }
 
-/* Whether this MINIRAY_ variable is no option: the file of a token (net/socket/token.h), or one for tests. */
+/* Whether this MINIRAY_ variable is not an option: it names a token file (net/socket/token.h), or is for tests. */
 static bool is_other_variable(const char *text, size_t length) {
     static const char tests[] = PREFIX "TEST_";
     return is_name(PREFIX "FAILPOINT", text, length) || is_name(PREFIX "TOKEN_FILE", text, length) ||

@@ -23,5 +23,5 @@ void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
 void rng_fill(rng *rng, void *data, size_t size);
 
 uint64_t rng_system_seed(void); /* from the system's entropy; differs between processes */
-/* Fills memory with bytes of the system that nobody can predict, for secrets. MR_IO. */
+/* Fills memory with unpredictable bytes of the system, for secrets. MR_IO. */
 MR_MUST mr_status rng_system_fill(void *data, size_t size);

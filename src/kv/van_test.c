@@ -300,7 +300,7 @@ static void addresses_are_checked(void **state) {
     assert_null(van);
 }
 
-/* The cause of a missing link is kept for errors: no token, another token, nobody listens. */
+/* The cause of a missing link is kept for errors: no token, another token, no listener. */
 static void the_cause_of_a_missing_link_is_known(void **state) {
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0"), *client = xcalloc(1, sizeof *client);
     client->next_us = CLOCK_NEVER_US;

@@ -79,7 +79,7 @@ static void rounds_name_their_version(void **state) {
     assert_int_equal(judge(CONSISTENCY_BSP, 0, (consistency_pull){.step = 4}), CONSISTENCY_NEVER);
 }
 
-/* A rank that has left holds nobody up; its next push of any step counts it again. */
+/* Pulls do not wait for a rank that has left; its next push of any step counts it again. */
 static void a_rank_that_has_left_is_not_waited_for(void **state) {
     uint64_t names[] = {seq_tick(9), seq_left(2), seq_tick(8)};
     consistency_state bound = {.names = names, .rank_count = 3};

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "miniray/admin.h"
 #include "ps/slot_message.h"
+#include "ps/stable_hash.h"
 
 typedef struct record {
     uint64_t incarnation, process;
@@ -20,16 +21,9 @@ static void forget(sender_table *table) {
 
 void sender_table_fini(sender_table *table) { forget(table); }
 
-/* The finalizer of SplitMix64. */
-static uint64_t mix(uint64_t x) {
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 bool sender_table_admits(sender_table *table, uint32_t who, uint64_t incarnation, uint64_t process) {
     if (incarnation == 0 || process == 0) return true;
-    uint64_t key = mix(table->seed ^ mix(incarnation) ^ who);
+    uint64_t key = stable_hash2(incarnation, table->seed ^ who);
     const record *known = map_get(&table->senders, key);
     bool same = known != NULL && known->who == who && known->incarnation == incarnation;
     if (known != NULL) return !same || known->process == process; /* another sender with this hash is not checked */

@@ -35,7 +35,7 @@ static mr_status check_file(int fd, const char *path) {
     if ((stat.st_mode & 0077) != 0)
         return error_set(MR_DENIED,
                          "the token file %.200s has mode %04o, so other users may know the token: remove it "
-                         "and restart the deployment, or use chmod 600 if nobody read it",
+                         "and restart the deployment, or use chmod 600 if no other user has read it",
                          path, stat.st_mode & 07777);
     return MR_OK;
 }

@@ -22,8 +22,9 @@ static inline size_t binary_search_first(const void *key, const void *items, siz
 static inline void *binary_search_find(const void *key, const void *items, size_t count, size_t size,
                                        int (*compare)(const void *key, const void *item)) {
     size_t at = binary_search_first(key, items, count, size, compare);
+    if (at == count) return NULL;
     const uint8_t *item = (const uint8_t *)items + at * size;
-    return at < count && compare(key, item) == 0 ? (void *)(uintptr_t)item : NULL;
+    return compare(key, item) == 0 ? (void *)(uintptr_t)item : NULL;
 }
 
 /* `compare` functions for items that begin with their key. */

@@ -10,6 +10,7 @@
 #include "kv/control/app_message.h"
 #include "kv/control/barrier_client.h"
 #include "kv/control/barrier_server.h"
+#include "kv/control/catalog_wire.h"
 #include "kv/control/control_wire.h"
 #include "kv/control/dataset_spec.h"
 #include "kv/control/overview.h"
@@ -88,6 +89,7 @@ static void try_table_stats(span bytes) {
     table_stats stats;
     if (table_stats_decode(bytes, &stats) != MR_OK) return;
     MR_ASSERT(table_stats_encode(&stats, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    table_stats_fini(&stats);
 }
 
 static void try_overview(span bytes) {
@@ -112,10 +114,30 @@ static void try_corpus(span bytes) {
     dataset_spec_fini(&spec);
 }
 
+static void try_question(span bytes) {
+    catalog_wire_question question;
+    if (bytes.size > CONTROL_MESSAGE_VALUE_MAX || catalog_wire_read_question(bytes, &question) != MR_OK) return;
+    uint8_t *again = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
+    MR_ASSERT(catalog_wire_ask(&question, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    free(again);
+}
+
+static void try_answer(span bytes) {
+    catalog_wire_answer answer;
+    uint32_t id;
+    char name[MR_PS_NAME_MAX];
+    if (bytes.size > CONTROL_MESSAGE_VALUE_MAX || catalog_wire_read_answer(bytes, &answer) != MR_OK) return;
+    uint8_t *again = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
+    MR_ASSERT(catalog_wire_answer_write(&answer, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    free(again);
+    reader list = reader_of(answer.bytes.data, answer.bytes.size);
+    while (catalog_wire_next(&list, &id, name) == MR_OK) MR_ASSERT(strlen(name) < MR_PS_NAME_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const tries[])(span bytes) = {try_process_state, try_word,  try_verdict, try_note,
-                                                try_barriers,      try_page,  try_list,    try_table_stats,
-                                                try_overview,      try_corpus};
+    static void (*const tries[])(span bytes) = {try_process_state, try_word,   try_verdict,  try_note,
+                                                try_barriers,      try_page,   try_list,     try_table_stats,
+                                                try_overview,      try_corpus, try_question, try_answer};
     if (size == 0) return 0;
     tries[data[0] % (sizeof tries / sizeof *tries)](span_of(data + 1, size - 1));
     return 0;

@@ -6,13 +6,15 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/format.h"
 #include "cluster/consumer_group.h"
 #include "fuzz/corpus_writer.h"
 #include "kv/checkpoint/snapshot_file.h"
 #include "kv/codec/codec.h"
+#include "kv/control/catalog_log.h"
+#include "kv/control/catalog_wire.h"
 #include "kv/control/dataset_spec.h"
 #include "kv/control/overview.h"
-#include "kv/control/table_catalog.h"
 #include "kv/control/table_stats.h"
 #include "kv/engine/engine.h"
 #include "tests/support/payload_builder.h"
@@ -192,24 +194,72 @@ static void seed_files(corpus_writer *writer) {
 
 /* ---- Tables, and messages about them. */
 
-static void seed_catalog(corpus_writer *corpus_writer, const char *name, const table_catalog *catalog) {
-    size_t size = table_catalog_size(catalog);
-    uint8_t *bytes = xmalloc(size + 1);
+/* The value of release 0.2.0. */
+static void seed_value(corpus_writer *corpus_writer, const char *name, const table_catalog *catalog) {
+    size_t size = 12 + catalog->bytes;
+    uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    table_catalog_encode(catalog, &writer);
+    writer_u32(&writer, TABLE_CATALOG_MAGIC_BEFORE);
+    writer_u32(&writer, catalog->next);
+    writer_u32(&writer, (uint32_t)catalog->count);
+    for (size_t i = 0; i < catalog->count; i++)
+        writer_bytes(&writer, catalog->entries[i]->bytes, catalog->entries[i]->size);
     MR_ASSERT(!writer.failed);
     seed(corpus_writer, "table_catalog", name, bytes, size);
     free(bytes);
 }
 
+/* A file of the tables, and its checksum. */
+static void seed_log(corpus_writer *corpus_writer, const table_catalog *catalog) {
+    size_t size = 64 + catalog->bytes + catalog->count * 5;
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    uint64_t sum = 0;
+    writer_u32(&writer, CATALOG_LOG_FILE_MAGIC);
+    writer_u64(&writer, 3);
+    for (size_t i = 0; i <= catalog->count; i++) {
+        const uint8_t *begin = i == 0 ? bytes : writer.at;
+        if (i != 0) writer_u8(&writer, CATALOG_LOG_TABLE);
+        if (i != 0) writer_span32(&writer, span_of(catalog->entries[i - 1]->bytes, catalog->entries[i - 1]->size));
+        uint64_t both[2] = {sum, format_sum(span_of(begin, (size_t)(writer.at - begin)))};
+        sum = format_sum(span_of(both, sizeof both));
+    }
+    writer_u64(&writer, sum);
+    MR_ASSERT(!writer.failed);
+    seed(corpus_writer, "table_catalog", "file", bytes, writer_size(&writer));
+    free(bytes);
+}
+
 static void seed_catalogs(corpus_writer *writer) {
     table_catalog names = snapshot_fixture_names(), none = {0};
-    seed_catalog(writer, "tables", &names);
+    const table_catalog_entry *net = table_catalog_find(&names, "net");
+    seed_value(writer, "tables", &names);
+    seed(writer, "table_catalog", "net", net->bytes, net->size);
+    seed_log(writer, &names);
     (void)table_catalog_remove(&names, 2);
-    seed_catalog(writer, "one_less", &names);
-    seed_catalog(writer, "none", &none);
+    seed_value(writer, "one_less", &names);
+    seed_value(writer, "none", &none);
     seed(writer, "table_catalog", "nothing", "", 0);
     table_catalog_fini(&names);
+}
+
+/* Questions and answers about tables. */
+static void seed_tables(corpus_writer *writer) {
+    uint8_t *bytes = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
+    const catalog_wire_question questions[] = {
+        {.kind = CATALOG_WIRE_FIND, .name = "net"},
+        {.kind = CATALOG_WIRE_READ, .id = 3, .offset = 100000},
+        {.kind = CATALOG_WIRE_CREATE, .size = 9, .offset = 4, .piece = span_of("piece", 5)},
+        {.kind = CATALOG_WIRE_DROP, .id = 3},
+        {.kind = CATALOG_WIRE_LIST, .id = 7}};
+    static const char *const names[] = {"find", "read", "create", "drop", "list_after"};
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        seed_choice(writer, "control_protocol", names[i], 10, span_of(bytes, catalog_wire_ask(&questions[i], bytes)));
+    const catalog_wire_answer piece = {.status = MR_OK, .id = 3, .size = 9, .offset = 4, .bytes = span_of("piece", 5)};
+    const catalog_wire_answer list = {.status = MR_OK, .bytes = span_of("\1\0\0\0\1a\2\0\0\0\2bc", 13)};
+    seed_choice(writer, "control_protocol", "table", 11, span_of(bytes, catalog_wire_answer_write(&piece, bytes)));
+    seed_choice(writer, "control_protocol", "tables", 11, span_of(bytes, catalog_wire_answer_write(&list, bytes)));
+    free(bytes);
 }
 
 /* The numbers are the indices of the decoders in control_protocol_fuzz.c. */
@@ -229,12 +279,13 @@ static void seed_page(corpus_writer *corpus_writer) {
                                .stall_hint = "miniray ps server",
                                .table_count = 1,
                                .tables = &table};
-    table_stats *stats = xcalloc(1, sizeof *stats);
+    table_stats stats = {0};
     uint8_t bytes[TABLE_STATS_SIZE_MAX];
     for (uint32_t i = 1; i < 4; i++)
-        table_stats_add(stats, (table_stats_item){.table = i, .keys = i * 100, .bytes = i << 20});
-    seed_choice(corpus_writer, "control_protocol", "stock", 7, span_of(bytes, table_stats_encode(stats, bytes)));
-    free(stats);
+        table_stats_add(&stats, (table_stats_item){.table = i, .keys = i * 100, .bytes = i << 20});
+    table_stats_finish(&stats);
+    seed_choice(corpus_writer, "control_protocol", "stock", 7, span_of(bytes, table_stats_encode(&stats, bytes)));
+    table_stats_fini(&stats);
     size_t size;
     uint8_t *told = overview_encode(&overview, &size);
     seed_choice(corpus_writer, "control_protocol", "overview", 8, span_of(told, size));
@@ -281,6 +332,7 @@ void seed_ps(corpus_writer *writer) {
     seed_states(writer);
     seed_files(writer);
     seed_catalogs(writer);
+    seed_tables(writer);
     seed_page(writer);
     seed_group(writer);
 }

@@ -23,8 +23,8 @@
 #include "cluster/sqlite_import.h"
 #include "kv/checkpoint/snapshot_file.h"
 #include "kv/client/feedback_file.h"
+#include "kv/control/catalog_log.h"
 #include "kv/control/dataset_spec.h"
-#include "kv/control/table_catalog.h"
 #include "net/disk.h"
 #include "ps/checkpoint_store.h"
 #include "ps/cluster_map.h"
@@ -159,7 +159,7 @@ static void another_value_is_rejected(void **state) {
     } changes[] = {{CLUSTER_MAP_KEY, 0, 99, 99, CLUSTER_MAP_LAYOUT},
                    {CONSUMER_GROUP_KEY, 0, 99, 99, CONSUMER_GROUP_LAYOUT},
                    {DATASET_SPEC_KEY, 0, 99, 99, DATASET_SPEC_LAYOUT},
-                   {TABLE_CATALOG_KEY, 3, '9', 9, 2}};
+                   {CATALOG_LOG_KEY, 3, '9', 9, CATALOG_LOG_FORMAT}};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         expected expected;
         metadata_file file = {0};
@@ -175,11 +175,37 @@ static void another_value_is_rejected(void **state) {
     }
 }
 
+/* The tables, in the format of any release; the first start takes them over. */
+static void the_tables_are_read(void **state) {
+    char folder[TEMP_DIR_FOLDER_MAX];
+    metadata_file file = {0};
+    rng rng;
+    assert_true(temp_dir_folder(folder));
+    copy_scheduler(*state, folder);
+    must(disk_open(folder, &file.disk));
+    rng_init(&rng, 1);
+    for (int i = 0; i < 2; i++) {
+        metadata_db *db;
+        catalog_log *log;
+        table_catalog_table model;
+        must(metadata_db_open(metadata_file_storage(&file), &rng, 0, &db));
+        must(catalog_log_open(file.disk, db, &log));
+        const table_catalog *catalog = catalog_log_tables(log);
+        assert_int_equal(catalog->count, SAMPLE_TABLES);
+        must(table_catalog_table_decode(span_of(catalog->entries[2]->bytes, catalog->entries[2]->size), &model));
+        assert_string_equal(model.arrays[0].name, "weights");
+        table_catalog_table_fini(&model);
+        catalog_log_close(log);
+        metadata_db_close(db);
+    }
+    disk_close(file.disk);
+    sample_remove(folder);
+}
+
 static void an_image_is_read(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     metadata_file file = {0};
     cluster_map map = {0};
-    table_catalog catalog;
     dataset_spec spec = {0};
     consumer_group group = {0};
     assert_true(temp_dir_folder(folder));
@@ -188,14 +214,10 @@ static void an_image_is_read(void **state) {
     sample_values values = sample_values_load(metadata_file_storage(&file));
     must(cluster_map_follow(&map, sample_values_of(&values, CLUSTER_MAP_KEY)));
     assert_true(map.slot_count == SAMPLE_SLOTS && map.rank_count == 1 && map.consistency.kind == CONSISTENCY_ASP);
-    must(table_catalog_decode(sample_values_of(&values, TABLE_CATALOG_KEY), &catalog));
-    assert_int_equal(catalog.count, SAMPLE_TABLES);
-    assert_string_equal(catalog.tables[2].arrays[0].name, "weights");
     must(dataset_spec_decode(sample_values_of(&values, DATASET_SPEC_KEY), &spec));
     assert_true(spec.count == 2 && spec.sizes[0] == sample_parts[0] && spec.sizes[1] == sample_parts[1]);
     must(consumer_group_decode(sample_values_of(&values, CONSUMER_GROUP_KEY), &group));
     cluster_map_fini(&map);
-    table_catalog_fini(&catalog);
     dataset_spec_fini(&spec);
     consumer_group_fini(&group);
     size_t corpus_bytes = sample_values_of(&values, DATASET_SPEC_KEY).size;
@@ -366,6 +388,7 @@ int main(int argc, char **argv) {
             cmocka_unit_test_prestate(a_folder_with_a_database_continues, release),
             cmocka_unit_test_prestate(another_database_is_rejected, release),
             cmocka_unit_test_prestate(another_value_is_rejected, release),
+            cmocka_unit_test_prestate(the_tables_are_read, release),
             cmocka_unit_test_prestate(an_image_is_read, release),
             cmocka_unit_test_prestate(another_image_is_rejected, release),
             cmocka_unit_test_prestate(another_manifest_is_rejected, release),

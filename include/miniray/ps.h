@@ -136,7 +136,11 @@ typedef enum mr_ps_kind {
     MR_PS_DENSE    /* arrays of fixed shapes, by name */
 } mr_ps_kind;
 
-enum { MR_PS_NAME_MAX = 64, MR_PS_TEXT_MAX = 96, MR_PS_ARRAYS_MAX = 1024 }; /* bytes with the NUL; arrays of a table */
+enum {
+    MR_PS_NAME_MAX = 64,
+    MR_PS_TEXT_MAX = 96,
+    MR_PS_ARRAYS_MAX = 1000000
+}; /* bytes with the NUL; arrays of a table */
 
 typedef struct mr_ps_array {
     const char *name;

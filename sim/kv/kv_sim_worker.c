@@ -12,6 +12,7 @@
 #include "base/mutation.h"
 #include "kv/client/kv_request.h"
 #include "kv/client/kv_worker.h"
+#include "kv/control/cas_update.h"
 #include "kv/control/catalog_client.h"
 #include "sim/kv/kv_deployment.h"
 
@@ -24,11 +25,10 @@ typedef struct kv_sim_worker {
     uint64_t step;
     int64_t until_us; /* end of its computation */
     bool hurries;     /* the worker neither pulls nor waits in this step */
-    catalog_client_ask question;
-    cas_update *ask;
+    catalog_query *ask;
     dataset_spec spec; /* until the kv_worker owns it */
     cas_update *cut;
-    table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
+    table_catalog_table wanted[KV_WORKLOAD_PARTS];
     size_t asked; /* number of tables it has; index of the table it requests */
     table_info tables[KV_WORKLOAD_PARTS];
     uint64_t keys[KV_WORKLOAD_KEYS], tickets[KV_WORKLOAD_PARTS];
@@ -41,18 +41,6 @@ static sim *sim_of(const kv_sim_worker *worker) { return worker->site->deploymen
 
 /* ---- Tables. */
 
-static mr_status edit(void *argument, table_catalog *catalog, bool *changed) {
-    kv_sim_worker *worker = argument;
-    const table_catalog_table *wanted = &worker->wanted[worker->asked];
-    if (table_catalog_find(catalog, wanted->name) == NULL) {
-        MR_TRY(table_catalog_add(catalog, wanted));
-        *changed = true;
-    }
-    table_catalog_table_fini(&worker->found[worker->asked]);
-    table_catalog_table_copy(&worker->found[worker->asked], table_catalog_find(catalog, wanted->name));
-    return MR_OK;
-}
-
 static void ask(kv_sim_worker *worker) {
     table_catalog_table *wanted = &worker->wanted[worker->asked];
     consistency consistency;
@@ -60,16 +48,19 @@ static void ask(kv_sim_worker *worker) {
         sim_violation(sim_of(worker), "table '%s' has no consistency", wanted->name);
     else
         consistency_write(consistency, wanted->consistency);
-    worker->question = (catalog_client_ask){edit, worker};
-    worker->ask = catalog_client_begin(kv_worker_metadata(worker->worker), &worker->question);
+    worker->ask = catalog_client_obtain(kv_worker_catalog(worker->worker), wanted);
 }
 
 static void take_table(kv_sim_worker *worker) {
     table_info *table = &worker->tables[worker->asked];
-    cas_update_end(worker->ask);
+    const table_catalog_table *found = catalog_query_table(worker->ask), *wanted = &worker->wanted[worker->asked];
+    if (table_catalog_table_differs(found, wanted) != NULL)
+        sim_violation(sim_of(worker), "table '%s' is another one", wanted->name);
+    mr_status status = table_info_init(table, found, kv_worker_map(worker->worker));
+    catalog_query_end(worker->ask);
     worker->ask = NULL;
-    if (table_info_init(table, &worker->found[worker->asked], kv_worker_map(worker->worker)) != MR_OK) {
-        sim_violation(sim_of(worker), "table '%s' cannot be opened", worker->found[worker->asked].name);
+    if (status != MR_OK) {
+        sim_violation(sim_of(worker), "table '%s' cannot be opened", wanted->name);
         worker->phase = ENDED;
         return;
     }
@@ -212,7 +203,7 @@ static phase next_of(kv_sim_worker *worker) {
         ask(worker);
         return ASKS;
     case ASKS: {
-        mr_status status = cas_update_status(worker->ask);
+        mr_status status = catalog_query_status(worker->ask);
         if (status == MR_OK) take_table(worker);
         if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(worker), "no table: %d", (int)status);
         if (worker->phase == ENDED || worker->asked < KV_WORKLOAD_PARTS) return worker->phase;
@@ -303,14 +294,13 @@ static void *start(sim_node *node, const env *env, void *argument) {
 
 static void stop(void *state) {
     kv_sim_worker *worker = state;
-    if (worker->ask != NULL) cas_update_end(worker->ask);
+    catalog_query_end(worker->ask);
     if (worker->cut != NULL) cas_update_end(worker->cut);
     dataset_spec_fini(&worker->spec);
     kv_worker_close(worker->worker);
     for (size_t i = 0; i < KV_WORKLOAD_PARTS; i++) {
         if (i < worker->asked) table_info_fini(&worker->tables[i]);
         table_catalog_table_fini(&worker->wanted[i]);
-        table_catalog_table_fini(&worker->found[i]);
     }
     free(worker);
 }

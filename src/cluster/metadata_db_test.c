@@ -15,52 +15,12 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "cluster/metadata_file.h"
+#include "tests/support/failing_disk.h"
 #include "tests/support/temp_dir.h"
-
-/* A disk that fails from the nth operation on, before or after the operation is done. */
-typedef struct failing {
-    disk real;
-    int countdown; /* 0: never fails */
-    bool after;
-} failing;
-
-static bool fails(failing *failing) { return failing->countdown > 0 && --failing->countdown == 0; }
-
-#define PASS(call)                                                           \
-    do {                                                                     \
-        failing *failing = self;                                             \
-        bool failed = fails(failing);                                        \
-        if (failed) failing->countdown = 1; /* later operations fail, too */ \
-        if (failed && !failing->after) return MR_IO;                         \
-        mr_status status = failing->real.ops->call;                          \
-        if (failed && failing->after) failing->after = false;                \
-        return failed ? MR_IO : status;                                      \
-    } while (0)
-
-static mr_status fail_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
-    PASS(read(failing->real.self, file, offset, data, size, got));
-}
-static mr_status fail_size(void *self, const char *file, uint64_t *out) { PASS(size(failing->real.self, file, out)); }
-static mr_status fail_write(void *self, const char *file, uint64_t offset, span data) {
-    PASS(write(failing->real.self, file, offset, data));
-}
-static mr_status fail_sync(void *self, const char *file) { PASS(sync_data(failing->real.self, file)); }
-static mr_status fail_rename(void *self, const char *from, const char *to) {
-    PASS(rename(failing->real.self, from, to));
-}
-static mr_status fail_remove(void *self, const char *file) { PASS(remove(failing->real.self, file)); }
-
-static const disk_ops failing_ops = {.name = "failing",
-                                     .read = fail_read,
-                                     .size = fail_size,
-                                     .write = fail_write,
-                                     .sync_data = fail_sync,
-                                     .rename = fail_rename,
-                                     .remove = fail_remove};
 
 typedef struct world {
     char path[TEMP_DIR_FOLDER_MAX];
-    failing failing;
+    failing_disk failing;
     metadata_file file;
     rng rng;
     metadata_db *db;
@@ -81,7 +41,7 @@ static mr_status reopen(world *world) {
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     if (!temp_dir_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
-    world->file.disk = (disk){&failing_ops, &world->failing};
+    world->file.disk = failing_disk_ops(&world->failing);
     rng_init(&world->rng, 7);
     *state = world;
     return reopen(world) == MR_OK ? 0 : -1;

@@ -440,7 +440,7 @@ static bool sweep(ps_fixture *fixture) {
         bool kept = begins(item->d_name, METADATA_FILE_FILE) || begins(item->d_name, SQLITE_IMPORT_FILE) ||
                     begins(item->d_name, "scheduler.lock") || begins(item->d_name, "shard-") ||
                     begins(item->d_name, "manifest") || begins(item->d_name, "s.rank-") ||
-                    strcmp(item->d_name, "token") == 0;
+                    begins(item->d_name, "tables-") || strcmp(item->d_name, "token") == 0;
         bool is_socket = !kept && begins(item->d_name, "s.");
         sockets += is_socket;
         if (kept || is_socket) unlinkat(dirfd(folder), item->d_name, 0);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <stdlib.h>
+
 #include "base/assert.h"
 #include "kv/engine/engine.h"
 #include "tests/support/payload_builder.h"
@@ -61,6 +63,16 @@ shared_bytes *snapshot_fixture_shard_of_tables(bool keeps) {
     return shard;
 }
 
+void snapshot_fixture_add(table_catalog *catalog, const table_catalog_table *table) {
+    table_catalog_table own = *table;
+    size_t size;
+    own.schema.id = table_catalog_next(catalog);
+    uint8_t *bytes = table_catalog_table_encode(&own, &size);
+    mr_status status = table_catalog_put(catalog, span_of(bytes, size));
+    MR_ASSERT(status == MR_OK);
+    free(bytes);
+}
+
 table_catalog snapshot_fixture_names(void) {
     const mr_ps_array arrays[] = {{.name = "w", .dims = 1, .shape = {12}}, {.name = "b/1", .dims = 1, .shape = {12}}};
     const mr_ps_table_options options[] = {{.dim = 2, .optimizer = "adam"},
@@ -71,8 +83,8 @@ table_catalog snapshot_fixture_names(void) {
     for (int i = 0; i < 3; i++) {
         table_catalog_table table;
         mr_status status = table_catalog_table_init(&table, texts[i], &options[i]);
-        if (status == MR_OK) status = table_catalog_add(&out, &table);
         MR_ASSERT(status == MR_OK);
+        snapshot_fixture_add(&out, &table);
         table_catalog_table_fini(&table);
     }
     return out;

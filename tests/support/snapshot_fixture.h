@@ -11,4 +11,6 @@ shared_bytes *snapshot_fixture_shard(span values);
 /* Tables: 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which
  * one key is only counted. `keeps`: with the previous version. */
 shared_bytes *snapshot_fixture_shard_of_tables(bool keeps);
+/* Adds a table, with the next id. */
+void snapshot_fixture_add(table_catalog *catalog, const table_catalog_table *table);
 table_catalog snapshot_fixture_names(void); /* catalog of all tables but the last */

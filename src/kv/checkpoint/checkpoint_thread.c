@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "kv/checkpoint/snapshot_file.h"
 
@@ -23,6 +24,13 @@ typedef struct job {
     span batch;                             /* of a received packet: its bytes in the shared buffer */
     char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of a message to be sent */
 } job;
+
+typedef struct change { /* of the tables */
+    list queued;
+    uint32_t id; /* 0: all tables are removed */
+    size_t size; /* of the table; 0: it is removed */
+    uint8_t bytes[];
+} change;
 
 typedef struct queue {
     list jobs;
@@ -46,8 +54,8 @@ struct checkpoint_thread {
     queue in, done, out;
     bool stopping;
     checkpoint_thread_look look;
-    char *trouble;        /* owned; NULL: unchanged */
-    shared_bytes *tables; /* encoded catalog, moved to the thread; NULL: unchanged */
+    char *trouble; /* owned; NULL: unchanged */
+    list changes;  /* of the tables, in their order; owned */
 };
 
 /* ---- Queues; the caller has the lock. */
@@ -126,17 +134,24 @@ static void on_whole(void *context, const checkpoint_store *store) {
 
 /* ---- Files. */
 
-static void learn_tables(checkpoint_thread *thread) {
+/* The next change of the tables; NULL: there is none. */
+static change *take_change(checkpoint_thread *thread) {
     pthread_mutex_lock(&thread->lock);
-    shared_bytes *bytes = thread->tables;
-    thread->tables = NULL;
+    list *item = list_pop_front(&thread->changes);
     pthread_mutex_unlock(&thread->lock);
-    table_catalog read;
-    if (bytes != NULL && table_catalog_decode(shared_bytes_bytes(bytes), &read) == MR_OK) {
-        table_catalog_fini(&thread->catalog);
-        thread->catalog = read;
+    return item == NULL ? NULL : container_of(item, change, queued);
+}
+
+static void learn_tables(checkpoint_thread *thread) {
+    for (change *change; (change = take_change(thread)) != NULL; free(change)) {
+        if (change->id == 0) {
+            table_catalog_fini(&thread->catalog);
+        } else if (change->size == 0) {
+            (void)table_catalog_remove(&thread->catalog, change->id);
+        } else if (table_catalog_put(&thread->catalog, span_of(change->bytes, change->size)) != MR_OK) {
+            log_warn("checkpoints name a table by its id: %s", mr_last_error());
+        }
     }
-    shared_bytes_unref(bytes);
 }
 
 static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
@@ -262,13 +277,16 @@ void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes 
     if (is_for_checkpoints(batch)) add_job(thread, &thread->in, bytes, batch, "");
 }
 
-void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
-    shared_bytes *bytes = shared_bytes_copy(catalog);
+void checkpoint_thread_name_table(void *self, uint32_t id, span table) {
+    checkpoint_thread *thread = self;
+    change *change = xmalloc(sizeof *change + table.size);
+    change->id = id;
+    change->size = table.size;
+    if (table.size != 0) memcpy(change->bytes, table.data, table.size);
+    list_init(&change->queued);
     pthread_mutex_lock(&thread->lock);
-    shared_bytes *before = thread->tables;
-    thread->tables = bytes;
+    list_push_back(&thread->changes, &change->queued);
     pthread_mutex_unlock(&thread->lock);
-    shared_bytes_unref(before); /* an earlier catalog that the thread has not taken */
 }
 
 checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
@@ -307,7 +325,7 @@ static void destroy(checkpoint_thread *thread) {
     pthread_cond_destroy(&thread->work);
     pthread_mutex_destroy(&thread->lock);
     table_catalog_fini(&thread->catalog);
-    shared_bytes_unref(thread->tables);
+    list_for_each (item, &thread->changes) free(container_of(item, change, queued));
     free(thread->trouble);
     free(thread->damage);
     free(thread);
@@ -333,6 +351,7 @@ mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_optio
                                  const checkpoint_thread_host *host, void *context, checkpoint_thread **out) {
     checkpoint_thread *thread = XNEW(struct checkpoint_thread, .host = host, .context = context,
                                      .clock = options->clock, .look.written_us = options->written_us);
+    list_init(&thread->changes);
     queue_init(&thread->in, options->bytes_max);
     queue_init(&thread->done, options->bytes_max);
     queue_init(&thread->out, options->bytes_max);

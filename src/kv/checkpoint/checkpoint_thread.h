@@ -53,8 +53,9 @@ void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes 
 int64_t checkpoint_thread_next_us(checkpoint_thread *thread); /* CLOCK_NEVER_US: there is a thread */
 void checkpoint_thread_tick(checkpoint_thread *thread);
 
-/* Sets the encoded table catalog (table_catalog.h); copied. */
-void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog);
+/* Adds a table, as bytes (table_catalog.h; copied), without bytes removes it; id 0: removes all tables. As of
+ * catalog_log_follow_fn. */
+void checkpoint_thread_name_table(void *thread, uint32_t id, span table);
 
 typedef struct checkpoint_thread_look {
     uint64_t newest;    /* newest complete checkpoint; 0: none readable, or not read yet */

@@ -49,10 +49,13 @@ static void add_bytes(maker *maker, const char *table, const char *what, const v
     add_of(maker, table, what, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
 }
 
-static const table_catalog_table *find_table(const table_catalog *catalog, uint32_t id) {
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (catalog->tables[i].schema.id == id) return &catalog->tables[i];
-    return NULL;
+/* The table with its arrays, as listed; without a name if it is not. The caller frees it. */
+static table_catalog_table find_table(const table_catalog *catalog, uint32_t id) {
+    table_catalog_table table = {0};
+    const table_catalog_entry *entry = table_catalog_by_id(catalog, id);
+    if (entry != NULL && table_catalog_table_decode(span_of(entry->bytes, entry->size), &table) != MR_OK)
+        return (table_catalog_table){0};
+    return table;
 }
 
 static bool split_sparse(maker *maker, const char *table, const table_schema *schema, span bytes) {
@@ -119,23 +122,21 @@ static safetensors_dtype part_dtype(const table_schema *schema, uint32_t part, b
     return part > (uint32_t)keeps ? SAFETENSORS_F32 : snapshot_reader_dtype(schema);
 }
 
-static const char *array_name(const maker *maker, const table_schema *schema, uint32_t array, char room[20]) {
-    const table_catalog_table *table = find_table(maker->catalog, schema->id);
-    if (table != NULL && array < table->array_count) return table->arrays[array].name;
+static const char *array_name(const table_catalog_table *table, uint32_t array, char room[20]) {
+    if (array < table->array_count) return table->arrays[array].name;
     snprintf(room, 20, "array-%u", array);
     return room;
 }
 
-/* Adds the name of an array, once per array. */
 static void say_array(maker *maker, uint32_t index, uint32_t array, const char *name) {
     name_text key;
     snprintf(key, sizeof key, "table.%u.array.%u", index, array);
-    if (safetensors_text_of(&maker->list, key) == NULL) safetensors_say(&maker->list, key, name);
+    safetensors_say(&maker->list, key, name);
 }
 
 /* Adds known names and shapes of arrays, for readers of the file. */
 static void say_arrays(maker *maker, uint32_t index, const table_catalog_table *table) {
-    for (uint32_t i = 0; table != NULL && i < table->array_count; i++) {
+    for (uint32_t i = 0; i < table->array_count; i++) {
         const table_catalog_array *array = &table->arrays[i];
         name_text key;
         char shape[MR_TENSOR_DIMS_MAX * 24] = "";
@@ -149,9 +150,18 @@ static void say_arrays(maker *maker, uint32_t index, const table_catalog_table *
     }
 }
 
-static bool split_blocks(maker *maker, uint32_t index, const char *table, const table_schema *schema, bool keeps,
-                         span bytes) {
-    reader reader = reader_of(bytes.data, bytes.size);
+typedef struct source { /* a table in the snapshot; borrowed */
+    const uint8_t *defined, *head;
+    span content;
+    table_schema schema;
+    table_catalog_table listed; /* owned; without a name if it is not listed */
+} source;
+
+/* Blocks are in the order of their arrays. */
+static bool split_blocks(maker *maker, uint32_t index, const char *table, bool keeps, const source *source) {
+    const table_schema *schema = &source->schema;
+    uint32_t named = source->listed.array_count; /* arrays that have their name in the file */
+    reader reader = reader_of(source->content.data, source->content.size);
     uint32_t count = reader_u32(&reader);
     size_t item = item_of(schema);
     if (reader.failed || count > reader_left(&reader) / SNAPSHOT_READER_BLOCK) return false;
@@ -166,8 +176,9 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         /* checked explicitly: empty arrays need no bytes */
         if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false;
-        const char *array = array_name(maker, schema, place[0], unnamed);
-        say_array(maker, index, place[0], array);
+        const char *array = array_name(&source->listed, place[0], unnamed);
+        if (place[0] >= named) say_array(maker, index, place[0], array);
+        if (place[0] >= named) named = place[0] + 1;
         for (uint32_t part = 0; part < arrays; part++) {
             const uint8_t *from = reader_bytes(&reader, place[2] * item);
             if (from == NULL) return false;
@@ -193,33 +204,41 @@ static const uint8_t *read_undo(reader *reader, size_t item, size_t *size) {
     return reader->failed ? NULL : from;
 }
 
-static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader) {
-    const uint8_t *defined = reader_bytes(reader, TABLE_SCHEMA_SIZE), *head = reader_bytes(reader, TABLE_BYTES);
-    table_schema schema;
-    uint64_t size = reader_u64(reader);
-    const uint8_t *content = reader_bytes(reader, size);
-    if (content == NULL || table_schema_decode(span_of(defined, TABLE_SCHEMA_SIZE), &schema) != MR_OK) return false;
-    const table_catalog_table *listed = find_table(maker->catalog, schema.id);
+static bool split_source(maker *maker, uint32_t index, bool keeps, const source *source, reader *reader) {
+    const table_schema *schema = &source->schema;
     char unnamed[20];
     name_text key;
-    snprintf(unnamed, sizeof unnamed, "table-%u", schema.id);
-    const char *table = listed != NULL ? listed->name : unnamed;
+    snprintf(unnamed, sizeof unnamed, "table-%u", schema->id);
+    const char *table = source->listed.name[0] != '\0' ? source->listed.name : unnamed;
     snprintf(key, sizeof key, "table.%u", index);
     safetensors_say(&maker->list, key, table);
-    add_bytes(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
-    add_bytes(maker, table, "head", head, TABLE_BYTES);
-    if (schema.kind == TABLE_SCHEMA_DENSE) say_arrays(maker, index, listed);
+    add_bytes(maker, table, "definition", source->defined, TABLE_SCHEMA_SIZE);
+    add_bytes(maker, table, "head", source->head, TABLE_BYTES);
+    if (schema->kind == TABLE_SCHEMA_DENSE) say_arrays(maker, index, &source->listed);
     size_t undo_bytes;
-    const uint8_t *undo = keeps ? read_undo(reader, item_of(&schema), &undo_bytes) : NULL;
+    const uint8_t *undo = keeps ? read_undo(reader, item_of(schema), &undo_bytes) : NULL;
     if (keeps && undo == NULL) return false;
     if (keeps) add_bytes(maker, table, "undo", undo, undo_bytes);
-    span bytes = span_of(content, size);
-    switch (schema.kind) {
-    case TABLE_SCHEMA_SPARSE: return split_sparse(maker, table, &schema, bytes);
-    case TABLE_SCHEMA_VECTORS: return split_vectors(maker, table, &schema, bytes);
-    case TABLE_SCHEMA_DENSE: return split_blocks(maker, index, table, &schema, keeps, bytes);
+    switch (schema->kind) {
+    case TABLE_SCHEMA_SPARSE: return split_sparse(maker, table, schema, source->content);
+    case TABLE_SCHEMA_VECTORS: return split_vectors(maker, table, schema, source->content);
+    case TABLE_SCHEMA_DENSE: return split_blocks(maker, index, table, keeps, source);
     }
     return false;
+}
+
+static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader) {
+    source source = {.defined = reader_bytes(reader, TABLE_SCHEMA_SIZE)};
+    source.head = reader_bytes(reader, TABLE_BYTES);
+    uint64_t size = reader_u64(reader);
+    source.content = span_of(reader_bytes(reader, size), size);
+    if (source.content.data == NULL ||
+        table_schema_decode(span_of(source.defined, TABLE_SCHEMA_SIZE), &source.schema) != MR_OK)
+        return false;
+    source.listed = find_table(maker->catalog, source.schema.id);
+    bool good = split_source(maker, index, keeps, &source, reader);
+    table_catalog_table_fini(&source.listed);
+    return good;
 }
 
 static bool split_values(maker *maker, span values) {

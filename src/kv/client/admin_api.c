@@ -27,7 +27,8 @@ typedef struct looker {
     bool heard, done;
     mr_ps_cluster_map *map;
     mr_ps_processes *process_table;
-    mr_ps_overview *overview;
+    mr_ps_overview *overview; /* owned; NULL: no page of it is here */
+    uint64_t after;           /* last table of the pages that are here; 0: none */
     uint64_t checkpoint;
     bool refused;      /* `trouble` has to be resolved first */
     char trouble[256]; /* why there is no answer yet; "": under way */
@@ -117,6 +118,27 @@ static void take_page(looker *looker, const control_message *message) {
     looker->ask_us = 0;
 }
 
+/* Appends the tables of a page to those of the first one, and frees the page. */
+static void append_tables(mr_ps_overview *all, mr_ps_overview *page) {
+    all->tables = xrealloc(all->tables, (all->table_count + page->table_count + 1) * sizeof *all->tables);
+    memcpy(all->tables + all->table_count, page->tables, page->table_count * sizeof *page->tables);
+    all->table_count += page->table_count;
+    mr_ps_overview_free(page);
+}
+
+/* The answer repeats the table after which the page begins. */
+static void take_overview(looker *looker, const control_message *message) {
+    mr_ps_overview *page;
+    if (message->stamp.incarnation != looker->after || overview_decode(message->value, &page) != MR_OK) return;
+    if (looker->overview == NULL)
+        looker->overview = page;
+    else
+        append_tables(looker->overview, page);
+    looker->done = message->stamp.view <= looker->after;
+    looker->after = message->stamp.view;
+    looker->ask_us = 0;
+}
+
 static void take_saved(looker *looker, const control_message *message) {
     span text = message->value;
     snprintf(looker->trouble, sizeof looker->trouble, "%.*s", (int)text.size, (const char *)text.data);
@@ -133,18 +155,17 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
     if (looker->question == CONTROL_SAVE && message.kind == CONTROL_SAVED) take_saved(looker, &message);
     if (looker->question == CONTROL_LOOK && message.kind == CONTROL_MAP_VIEW) take_map(looker, &message);
     if (looker->question == CONTROL_PEEK && message.kind == CONTROL_PROCESS_TABLE) take_page(looker, &message);
-    if (looker->question == CONTROL_SURVEY && message.kind == CONTROL_OVERVIEW)
-        looker->done = overview_decode(message.value, &looker->overview) == MR_OK;
+    if (looker->question == CONTROL_SURVEY && message.kind == CONTROL_OVERVIEW) take_overview(looker, &message);
 }
 
 static int64_t next_us(void *context) { return ((looker *)context)->ask_us; }
 
 static void tick(void *context, int64_t now_us) {
     looker *looker = context;
-    uint64_t from = looker->process_table == NULL ? 0 : looker->process_table->count;
+    uint64_t from = looker->process_table == NULL ? looker->after : looker->process_table->count;
     looker->ask_us = now_us + KV_PROCESS_ASK_US;
-    van_send_value(looker->van, looker->scheduler, looker->question, (stamp){.view = from, .id = looker->token},
-                   (span){0});
+    van_send_value(looker->van, looker->scheduler, looker->question,
+                   (stamp){.view = from, .id = looker->token, .incarnation = from}, (span){0});
 }
 
 /* Repeats the question until the scheduler answers. */
@@ -199,9 +220,12 @@ mr_status mr_ps_processes_get(const char *scheduler, int64_t timeout_us, mr_ps_p
 
 mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out) {
     looker looker = {.question = CONTROL_SURVEY};
-    MR_TRY(look(&looker, scheduler, timeout_us));
-    *out = looker.overview;
-    return MR_OK;
+    mr_status status = look(&looker, scheduler, timeout_us);
+    if (status != MR_OK)
+        mr_ps_overview_free(looker.overview);
+    else
+        *out = looker.overview;
+    return status;
 }
 
 void mr_ps_processes_free(mr_ps_processes *process_table) {

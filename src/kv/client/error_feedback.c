@@ -45,6 +45,7 @@ struct error_feedback {
     size_t gone_count, gone_room;
     array *arrays; /* owned, by number */
     uint32_t array_count;
+    size_t array_room;
 };
 
 error_feedback *error_feedback_create(uint32_t table, uint64_t bytes_max) {
@@ -174,9 +175,9 @@ void error_feedback_forget(error_feedback *feedback, const uint64_t *keys, size_
 static mr_status reach_array(error_feedback *feedback, uint32_t number, uint64_t items) {
     MR_ASSERT(number < ERROR_FEEDBACK_ARRAYS_MAX && items <= ERROR_FEEDBACK_ITEMS_MAX);
     if (number >= feedback->array_count) {
-        feedback->arrays = xrealloc(feedback->arrays, (number + 1) * sizeof *feedback->arrays);
+        xgrow(&feedback->arrays, &feedback->array_room, (size_t)number + 1, sizeof *feedback->arrays);
         memset(feedback->arrays + feedback->array_count, 0,
-               (number + 1 - feedback->array_count) * sizeof *feedback->arrays);
+               ((size_t)number + 1 - feedback->array_count) * sizeof *feedback->arrays);
         feedback->array_count = number + 1;
     }
     array *array = &feedback->arrays[number];

@@ -22,7 +22,7 @@
 
 #define ERROR_FEEDBACK_BYTES_MAX (UINT64_C(256) << 20) /* bytes: limit of the residuals of one table's keys */
 #define ERROR_FEEDBACK_ITEMS_MAX (UINT64_C(1) << 36)   /* limit of an array's items */
-enum { ERROR_FEEDBACK_ARRAYS_MAX = 1024 };
+enum { ERROR_FEEDBACK_ARRAYS_MAX = 1000000 };
 
 typedef struct error_feedback error_feedback;
 

@@ -386,6 +386,7 @@ barrier_clients_where kv_worker_where(const kv_worker *worker) {
 }
 
 metadata_store kv_worker_metadata(const kv_worker *worker) { return kv_process_metadata(worker->process); }
+catalog_client *kv_worker_catalog(const kv_worker *worker) { return kv_process_catalog(worker->process); }
 uint32_t kv_worker_rank(const kv_worker *worker) { return kv_process_number(worker->process); }
 
 const cluster_map *kv_worker_map(const kv_worker *worker) {

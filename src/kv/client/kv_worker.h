@@ -38,6 +38,7 @@ control_client *kv_worker_control(const kv_worker *worker);
 barrier_clients_where kv_worker_where(const kv_worker *worker); /* position of the program, for a barrier */
 void kv_worker_stir(kv_worker *worker); /* a message was queued: it is sent before the loop waits */
 metadata_store kv_worker_metadata(const kv_worker *worker);
+catalog_client *kv_worker_catalog(const kv_worker *worker);
 uint32_t kv_worker_rank(const kv_worker *worker);          /* KV_PROCESS_ANY: not assigned yet */
 const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet */
 

@@ -18,20 +18,7 @@ struct mr_ps_table {
     mr_ps_array *arrays; /* owned: as shown to the user */
 };
 
-/* ---- Changes of the table catalog. */
-
-typedef struct draft { /* arguments and results of a change */
-    const char *name;
-    table_catalog_table wanted; /* of a new table */
-    table_catalog_table found;  /* owned */
-    uint32_t id;                /* of a dropped table */
-    mr_ps_table_list *listing;  /* owned */
-} draft;
-
-static void find(draft *draft, const table_catalog_table *table) {
-    table_catalog_table_fini(&draft->found);
-    table_catalog_table_copy(&draft->found, table);
-}
+/* ---- The table catalog. */
 
 static mr_status refuse_other(const table_catalog_table *there, const table_catalog_table *wanted, const char *field) {
     if (strcmp(field, "arrays") != 0)
@@ -46,58 +33,14 @@ static mr_status refuse_other(const table_catalog_table *there, const table_cata
     return error_set(MR_EXISTS, "table '%s' exists with arrays of other shapes", there->name);
 }
 
-static mr_status create_edit(void *argument, table_catalog *catalog, bool *changed) {
-    draft *draft = argument;
-    const table_catalog_table *there = table_catalog_find(catalog, draft->name);
-    const char *field = there == NULL ? NULL : table_catalog_table_differs(there, &draft->wanted);
-    if (field != NULL) return refuse_other(there, &draft->wanted, field);
-    if (there == NULL) {
-        MR_TRY(table_catalog_add(catalog, &draft->wanted));
-        *changed = true;
-    }
-    find(draft, table_catalog_find(catalog, draft->name));
-    return MR_OK;
+static mr_status is_answered(kv_worker *worker, void *query) { return catalog_query_status(query); }
+
+/* Waits for the scheduler; the lock is held. */
+static mr_status await(mr_ps *ps, catalog_query *query, int64_t timeout_us) {
+    return ps_connection_await(ps, is_answered, query, timeout_us);
 }
 
-static mr_status open_edit(void *argument, table_catalog *catalog, bool *changed) {
-    draft *draft = argument;
-    const table_catalog_table *there = table_catalog_find(catalog, draft->name);
-    if (there == NULL) return error_set(MR_NOT_FOUND, "table '%s' does not exist", draft->name);
-    find(draft, there);
-    return MR_OK;
-}
-
-static mr_status drop_edit(void *argument, table_catalog *catalog, bool *changed) {
-    draft *draft = argument;
-    /* false: another process, or an earlier try of this one, has dropped the table */
-    *changed = table_catalog_remove(catalog, draft->id);
-    return MR_OK;
-}
-
-static mr_status list_edit(void *argument, table_catalog *catalog, bool *changed) {
-    draft *draft = argument;
-    size_t count = catalog->count;
-    mr_ps_table_list *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
-    listing->count = count;
-    listing->names = (const char **)(listing + 1);
-    char *names = (char *)(listing->names + count);
-    for (size_t i = 0; i < count; i++, names += MR_PS_NAME_MAX)
-        listing->names[i] = memcpy(names, catalog->tables[i].name, MR_PS_NAME_MAX);
-    free(draft->listing);
-    draft->listing = listing;
-    return MR_OK;
-}
-
-static mr_status is_answered(kv_worker *worker, void *cas_update) { return cas_update_status(cas_update); }
-
-/* Changes the catalog in the metadata store; the lock is held. */
-static mr_status decide(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us) {
-    cas_update *update =
-        catalog_client_begin(kv_worker_metadata(ps_connection_worker(ps)), &(catalog_client_ask){edit, draft});
-    mr_status status = ps_connection_await(ps, is_answered, update, timeout_us);
-    cas_update_end(update);
-    return status;
-}
+static catalog_client *catalog_of(mr_ps *ps) { return kv_worker_catalog(ps_connection_worker(ps)); }
 
 /* ---- Handles. */
 
@@ -150,13 +93,25 @@ static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
     return MR_OK;
 }
 
-static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
+/* Opens the table that a query finds, if it is as wanted (NULL: as it is); the lock is held. */
+static mr_status open_found(mr_ps *ps, catalog_query *query, const table_catalog_table *wanted, int64_t timeout_us,
+                            mr_ps_table **out) {
+    mr_status status = await(ps, query, timeout_us);
+    if (status == MR_OK) {
+        const table_catalog_table *found = catalog_query_table(query);
+        const char *field = wanted == NULL ? NULL : table_catalog_table_differs(found, wanted);
+        status = field != NULL ? refuse_other(found, wanted, field) : make_handle(ps, found, out);
+    }
+    catalog_query_end(query);
+    return status;
+}
+
+static mr_status obtain(mr_ps *ps, table_catalog_table *wanted, int64_t timeout_us, mr_ps_table **out) {
     ps_connection_lock(ps);
-    mr_status status = edit == create_edit ? settle(ps, &draft->wanted) : MR_OK;
-    if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
-    if (status == MR_OK) status = make_handle(ps, &draft->found, out);
+    mr_status status = settle(ps, wanted);
+    if (status == MR_OK)
+        status = open_found(ps, catalog_client_obtain(catalog_of(ps), wanted), wanted, timeout_us, out);
     ps_connection_unlock(ps);
-    table_catalog_table_fini(&draft->found);
     return status;
 }
 
@@ -172,22 +127,24 @@ static mr_status check_press(compressor_id id) {
 mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
                              mr_ps_table **out) {
     static const mr_ps_table_options plain = MR_INIT(mr_ps_table_options);
-    draft draft = {.name = name};
+    table_catalog_table wanted;
     mr_ps_table_options copy;
     OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
-    MR_TRY(table_catalog_table_init(&draft.wanted, name, options == NULL ? &plain : options));
-    mr_status status = check_press(draft.wanted.schema.press);
-    if (status == MR_OK) status = server_query_compressor(ps, draft.wanted.schema.press, timeout_us);
-    if (status == MR_OK) status = server_query_optimizer(ps, draft.wanted.optimizer, timeout_us);
-    if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
-    table_catalog_table_fini(&draft.wanted);
+    MR_TRY(table_catalog_table_init(&wanted, name, options == NULL ? &plain : options));
+    mr_status status = check_press(wanted.schema.press);
+    if (status == MR_OK) status = server_query_compressor(ps, wanted.schema.press, timeout_us);
+    if (status == MR_OK) status = server_query_optimizer(ps, wanted.optimizer, timeout_us);
+    if (status == MR_OK) status = obtain(ps, &wanted, timeout_us, out);
+    table_catalog_table_fini(&wanted);
     return status;
 }
 
 mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
-    draft draft = {.name = name};
     if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
-    return obtain(ps, open_edit, &draft, timeout_us, out);
+    ps_connection_lock(ps);
+    mr_status status = open_found(ps, catalog_client_open(catalog_of(ps), name), NULL, timeout_us, out);
+    ps_connection_unlock(ps);
+    return status;
 }
 
 static mr_status check_open(const mr_ps_table *table) {
@@ -202,16 +159,23 @@ static void mark_dropped(mr_ps *ps, uint32_t id) {
     }
 }
 
+static mr_status decide_drop(mr_ps *ps, uint32_t id, int64_t timeout_us) {
+    catalog_query *query = catalog_client_drop(catalog_of(ps), id);
+    mr_status status = await(ps, query, timeout_us);
+    catalog_query_end(query);
+    return status;
+}
+
 mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
     MR_TRY(check_open(table));
     mr_ps *ps = table->handle.ps;
-    draft draft = {.id = table->table.id};
+    uint32_t id = table->table.id;
     ps_connection_lock(ps);
     mr_status status = table->table.dropped ? error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.table.name)
-                                            : decide(ps, drop_edit, &draft, timeout_us);
+                                            : decide_drop(ps, id, timeout_us);
     if (status == MR_OK) {
-        mark_dropped(ps, draft.id);
-        kv_worker_drop(ps_connection_worker(ps), draft.id);
+        mark_dropped(ps, id);
+        kv_worker_drop(ps_connection_worker(ps), id);
         ps_connection_leave(ps);
     }
     ps_connection_unlock(ps);
@@ -264,15 +228,25 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
     memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
 }
 
+static mr_ps_table_list *listing_of(const catalog_query *query) {
+    const char(*names)[MR_PS_NAME_MAX];
+    size_t count = catalog_query_names(query, &names);
+    mr_ps_table_list *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
+    listing->count = count;
+    listing->names = (const char **)(listing + 1);
+    char *copies = (char *)(listing->names + count);
+    for (size_t i = 0; i < count; i++, copies += MR_PS_NAME_MAX)
+        listing->names[i] = memcpy(copies, names[i], MR_PS_NAME_MAX);
+    return listing;
+}
+
 mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out) {
-    draft draft = {0};
     ps_connection_lock(ps);
-    mr_status status = decide(ps, list_edit, &draft, timeout_us);
+    catalog_query *query = catalog_client_list(catalog_of(ps));
+    mr_status status = await(ps, query, timeout_us);
+    if (status == MR_OK) *out = listing_of(query);
+    catalog_query_end(query);
     ps_connection_unlock(ps);
-    if (status == MR_OK)
-        *out = draft.listing;
-    else
-        free(draft.listing);
     return status;
 }
 

@@ -21,6 +21,7 @@ struct control_client {
     app_rpc *rpc;
     int64_t say_us;      /* time of the next process state */
     int64_t count_us;    /* time of the next table sizes */
+    uint32_t count_from; /* id with which they begin */
     int64_t awaits_us;   /* time of the last stall report; 0: none */
     uint64_t awaits_map; /* the scheduler's cluster map at that report; a newer map ends the stall */
     char stall[ERROR_TEXT_MAX];
@@ -110,13 +111,17 @@ static void say(control_client *client, int64_t now_us) {
 }
 
 static void count(control_client *client, int64_t now_us) {
-    uint8_t bytes[TABLE_STATS_SIZE_MAX];
-    table_stats stats = {.count = 0};
+    uint8_t *bytes = xmalloc(TABLE_STATS_SIZE_MAX);
+    table_stats stats = {.from = client->count_from};
     uint64_t map = client->host.count(client->host.context, &stats);
+    table_stats_finish(&stats);
     van_send_value(client->van, client->scheduler, CONTROL_TABLE_STATS,
                    (stamp){map, client->state.number, client->state.incarnation},
                    span_of(bytes, table_stats_encode(&stats, bytes)));
     client->count_us = now_us + TABLE_STATS_US;
+    client->count_from = stats.to == UINT32_MAX ? 0 : stats.to;
+    table_stats_fini(&stats);
+    free(bytes);
 }
 
 void control_client_tick(control_client *client, int64_t now_us) {

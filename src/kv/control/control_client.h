@@ -21,7 +21,8 @@ typedef struct control_client control_client;
 typedef struct control_client_host {
     /* Fills in PROCESS_STATE_NUMBERS and the cluster map of the process. */
     void (*describe)(void *context, process_state *state);
-    /* Server: adds the sizes of the slots whose head it is; returns the cluster map they belong to. NULL: no tables. */
+    /* Server: adds the sizes of the slots whose head it is, from the id stats->from on; returns the cluster map they
+     * belong to. NULL: no tables. */
     uint64_t (*count)(void *context, table_stats *stats);
     void *context;
 } control_client_host;

@@ -157,6 +157,7 @@ static void take_table_stats(control_server *server, const control_message *mess
     table_stats stats;
     if (message->stamp.id >= CLUSTER_MAP_SERVERS_MAX || table_stats_decode(message->value, &stats) != MR_OK) return;
     table_stats_take(&server->list, (uint32_t)message->stamp.id, message->stamp.incarnation, &stats);
+    table_stats_fini(&stats);
 }
 
 static void tell_stall(control_server *server, link_id link, const control_message *here) {
@@ -258,7 +259,7 @@ void control_server_destroy(control_server *server) {
     app_rpc_destroy(server->rpc);
     barrier_server_fini(&server->server);
     process_table_fini(&server->table);
-    table_stats_fini(&server->list);
+    table_stats_list_fini(&server->list);
     free(server->waiters);
     free(server);
 }

@@ -22,12 +22,16 @@
  *   SAVED             its number or 0: not yet, token,        the error as a text; none: under way
  *                     1: refused, as long as the error lasts
  *   TABLE_STATS       cluster map, number, incarnation        table sizes of a server (table_stats.h); not answered
- *   SURVEY            0, token                                none: asks for the overview of tables and checkpoints
- *   OVERVIEW          0, token                                the overview (overview.h)
+ *   SURVEY            table, token                            none: asks for a page of the overview of tables and
+ *                                                             checkpoints: the tables with a higher id
+ *   OVERVIEW          last table of the page or 0: no         the page (overview.h)
+ *                     further one, token, table
  *   AWAIT             cluster map, number                     to a live worker: the stall, as a text; not answered
  *   MARK              first map of the generation, question   none: asks which checkpoints may lack the sender's
  *                                                             steps (ps/low_watermark.h)
  *   MARKED            those up to it, question, oldest        none
+ *   TABLES            0, question, token of a new table       a question about the table catalog (catalog_wire.h)
+ *   TABLES_ANSWER     likewise                                the answer
  *
  * A worker that wants data also joins the consumer group (cluster/group_leader.h). The sender of a question draws a
  * token, and the answer repeats it. Each question is repeated until it is answered. */
@@ -56,7 +60,9 @@ enum {
     CONTROL_OVERVIEW,
     CONTROL_AWAIT,
     CONTROL_MARK,
-    CONTROL_MARKED
+    CONTROL_MARKED,
+    CONTROL_TABLES,
+    CONTROL_TABLES_ANSWER
 };
 enum { CONTROL_SERVER = 1, CONTROL_WORKER = 2 };
 #define CONTROL_CHECKPOINTS "#depot" /* suffix of the scheduler's address: its checkpoint store (van.h) */

@@ -23,6 +23,7 @@ struct kv_process {
     metadata_remote *remote;
     incarnation_acquire *acquire; /* NULL: no number yet */
     control_client *client;
+    catalog_client *catalog;
     uint8_t role;
     uint32_t number, wanted; /* `wanted` KV_PROCESS_ANY: any number */
     uint32_t compressors;
@@ -126,7 +127,7 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
     else if (message.kind == CONTROL_SEATED)
         take_seated(process, &message);
     else if (!control_client_take(process->client, &message) && !metadata_remote_take(process->remote, &message) &&
-             process->host->take_message != NULL)
+             !catalog_client_take(process->catalog, &message) && process->host->take_message != NULL)
         process->host->take_message(process->context, &message);
 }
 
@@ -146,6 +147,7 @@ static int64_t next_us(void *context) {
     kv_process *process = context;
     int64_t next_us = clock_earlier_us(process->ask_us, metadata_remote_next_us(process->remote));
     next_us = clock_earlier_us(next_us, process->say_us);
+    next_us = clock_earlier_us(next_us, catalog_client_next_us(process->catalog));
     if (process->acquire != NULL) next_us = clock_earlier_us(next_us, incarnation_acquire_next_us(process->acquire));
     next_us = clock_earlier_us(next_us, control_client_next_us(process->client));
     return clock_earlier_us(next_us, process->host->next_us(process->context));
@@ -164,12 +166,20 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= process->say_us) say_waiting(process, now_us);
     if (now_us >= process->ask_us) ask(process, now_us);
     metadata_remote_tick(process->remote, now_us);
+    if (now_us >= catalog_client_next_us(process->catalog)) catalog_client_tick(process->catalog, now_us);
     if (process->acquire != NULL) incarnation_acquire_tick(process->acquire, now_us);
     if (now_us >= control_client_next_us(process->client)) control_client_tick(process->client, now_us);
     if (now_us >= process->host->next_us(process->context)) process->host->tick(process->context, now_us);
 }
 
 /* ---- Creation and end. */
+
+static void ask_about_tables(void *context, const control_message *question) {
+    kv_process *process = context;
+    van_send_message(process->van, process->scheduler, question);
+}
+
+static int64_t tell_time(void *context) { return van_now_us(((kv_process *)context)->van); }
 
 /* Default address: of the same kind (tcp or unix) as the scheduler's. */
 static mr_status choose_address(const char *scheduler, uint64_t token, char out[SLOT_MESSAGE_ADDRESS_MAX]) {
@@ -209,6 +219,8 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
     process->client = control_client_create(
         process->van, options->role == CONTROL_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, process->scheduler,
         &(control_client_host){.describe = host->describe, .count = host->count, .context = context});
+    process->catalog = catalog_client_create(&(catalog_client_host){ask_about_tables, tell_time, process},
+                                             rng_next(van_env(process->van)->rng));
     if (options->env == NULL) process->senders.seed = rng_system_seed();
     process->number = KV_PROCESS_ANY;
     process->ask_us = van_now_us(process->van);
@@ -225,6 +237,7 @@ void kv_process_close(kv_process *process) {
     metadata_remote_destroy(process->remote);
     if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     control_client_destroy(process->client);
+    catalog_client_destroy(process->catalog);
     sender_table_fini(&process->senders);
     van_close(process->van);
     free(process);
@@ -241,5 +254,6 @@ mr_status kv_process_say_unheard(const kv_process *process) {
                      trouble[0] == '\0' ? "" : ": ", trouble);
 }
 metadata_store kv_process_metadata(const kv_process *process) { return metadata_remote_metadata(process->remote); }
+catalog_client *kv_process_catalog(const kv_process *process) { return process->catalog; }
 const char *kv_process_scheduler(const kv_process *process) { return process->scheduler; }
 const char *kv_process_checkpoints(const kv_process *process) { return process->checkpoints; }

@@ -14,6 +14,7 @@
  * Threads     the one that runs the van's event loop. */
 #pragma once
 #include "cluster/metadata_store.h"
+#include "kv/control/catalog_client.h"
 #include "kv/control/control_client.h"
 #include "kv/control/control_wire.h"
 #include "kv/van.h"
@@ -70,5 +71,6 @@ bool kv_process_heard(const kv_process *process);      /* whether the scheduler 
 /* MR_BUSY, with a text that names the scheduler and why there is no link to it. */
 mr_status kv_process_say_unheard(const kv_process *process);
 metadata_store kv_process_metadata(const kv_process *process);
+catalog_client *kv_process_catalog(const kv_process *process);
 const char *kv_process_scheduler(const kv_process *process);
 const char *kv_process_checkpoints(const kv_process *process); /* address of the checkpoint store */

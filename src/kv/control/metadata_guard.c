@@ -6,19 +6,11 @@
 #include "base/error.h"
 #include "cluster/membership.h"
 #include "kv/control/dataset_spec.h"
-#include "kv/control/table_catalog.h"
 
 static bool is(span key, const char *name) { return key.size == strlen(name) && memcmp(key.data, name, key.size) == 0; }
 
 static bool begins(span key, const char *name) {
     return key.size >= strlen(name) && memcmp(key.data, name, strlen(name)) == 0;
-}
-
-static mr_status check_tables(span value) {
-    table_catalog catalog = {0};
-    mr_status status = table_catalog_decode(value, &catalog);
-    table_catalog_fini(&catalog);
-    return status;
 }
 
 static mr_status check_data(span value) {
@@ -29,12 +21,10 @@ static mr_status check_data(span value) {
 }
 
 mr_status metadata_guard_check(span key, span value) {
-    if (is(key, TABLE_CATALOG_KEY)) return check_tables(value);
     if (is(key, DATASET_SPEC_KEY)) return check_data(value);
     if (begins(key, MEMBERSHIP_INCARNATION_KEY)) return MR_OK;
-    return error_set(
-        MR_DENIED,
-        "only the scheduler writes values other than tables, data and incarnations (key of %zu bytes, value "
-        "of %zu)",
-        key.size, value.size);
+    return error_set(MR_DENIED,
+                     "only the scheduler writes values other than data and incarnations (key of %zu bytes, value "
+                     "of %zu)",
+                     key.size, value.size);
 }

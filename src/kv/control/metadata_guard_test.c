@@ -11,16 +11,24 @@
 
 #include "cluster/consumer_group.h"
 #include "kv/control/barrier_server.h"
+#include "kv/control/catalog_log.h"
 #include "kv/control/dataset_spec.h"
-#include "kv/control/table_catalog.h"
 #include "ps/cluster_map.h"
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
 
 static void decisions_of_the_scheduler_are_its_own(void **state) {
-    static const char *const keys[] = {
-        CLUSTER_MAP_KEY, CONSUMER_GROUP_KEY, BARRIER_SERVER_KEY, "stopped", "view", "", "table", "tables2",
-        "dat",           "Incarnation"};
+    static const char *const keys[] = {CLUSTER_MAP_KEY,
+                                       CONSUMER_GROUP_KEY,
+                                       BARRIER_SERVER_KEY,
+                                       CATALOG_LOG_KEY,
+                                       "stopped",
+                                       "view",
+                                       "",
+                                       "table",
+                                       "tables2",
+                                       "dat",
+                                       "Incarnation"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_int_equal(metadata_guard_check(text(keys[i]), text("")), MR_DENIED);
     assert_int_equal(metadata_guard_check(text("incarnation17"), text("")), MR_OK);
@@ -28,17 +36,16 @@ static void decisions_of_the_scheduler_are_its_own(void **state) {
 }
 
 static void values_are_well_formed(void **state) {
-    static const char *const keys[] = {TABLE_CATALOG_KEY, DATASET_SPEC_KEY};
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(metadata_guard_check(text(keys[i]), text("garbage that no version wrote")), MR_CORRUPT);
-        assert_int_equal(metadata_guard_check(text(keys[i]), text("MKT")), MR_CORRUPT);
-    }
     uint8_t bytes[64];
-    table_catalog catalog = {.next = 1};
+    dataset_spec spec;
+    assert_int_equal(metadata_guard_check(text(DATASET_SPEC_KEY), text("garbage that no version wrote")), MR_CORRUPT);
+    assert_int_equal(metadata_guard_check(text(DATASET_SPEC_KEY), text("")), MR_CORRUPT);
+    assert_int_equal(dataset_spec_init(&spec, (uint64_t[]){7}, 1), MR_OK);
     writer writer = writer_of(bytes, sizeof bytes);
-    table_catalog_encode(&catalog, &writer);
+    dataset_spec_encode(&spec, &writer);
     assert_false(writer.failed);
-    assert_int_equal(metadata_guard_check(text(TABLE_CATALOG_KEY), span_of(bytes, writer_size(&writer))), MR_OK);
+    assert_int_equal(metadata_guard_check(text(DATASET_SPEC_KEY), span_of(bytes, writer_size(&writer))), MR_OK);
+    dataset_spec_fini(&spec);
 }
 
 int main(void) {

@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "kv/control/table_catalog.h"
 
 enum {
     HEAD_MAX = 4 * 8 + 2 + 8 + 4 * 4 + sizeof(((mr_ps_overview *)0)->folder) +
@@ -16,11 +15,11 @@ enum {
     HOLDER_SIZE = 16,
     DATA_MAX = 2 * 4 + 4 * 8 + 2 * 4 + OVERVIEW_HOLDERS_MAX * HOLDER_SIZE,
     TABLE_HEAD = 2 + 2 * 4 + 3 * 8,
-    TABLE_MIN = TABLE_HEAD + 4
+    TABLE_MIN = TABLE_HEAD + 4,
+    TABLE_MAX = TABLE_HEAD + (int)sizeof(mr_ps_table_state)
 };
-_Static_assert((int)TABLE_HEAD <= (int)TABLE_SCHEMA_SIZE, "what a table has in a catalogue is more");
-_Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)TABLE_CATALOG_BYTES_MAX <= (int)CONTROL_MESSAGE_VALUE_MAX,
-               "all of it fits into a letter");
+_Static_assert((int)HEAD_MAX + (int)DATA_MAX + OVERVIEW_TABLES_MAX * (int)TABLE_MAX <= (int)CONTROL_MESSAGE_VALUE_MAX,
+               "all of it fits into a control message");
 
 /* Fields by kind: times and flags, texts, and numbers of servers, tables and the dataset, in the order of the
  * format. */

@@ -14,14 +14,15 @@
  *   4 4 8 8 8 8  data: shards, finished ones, epoch, items, claimed ones, returned ones
  *   4 4          workers that want data, holders; each: 4 4 8 rank, shards, items
  *
- * Bounds  a table has fewer bytes here than in the catalog, and a catalog fits into a control message; so an overview
- *         with OVERVIEW_HOLDERS_MAX holders does.
+ * An overview of many tables has several pages: each has all of it but the other pages' tables.
+ *
+ * Bounds  an overview of OVERVIEW_TABLES_MAX tables and OVERVIEW_HOLDERS_MAX holders fits into a control message.
  * Pure. */
 #pragma once
 #include "cluster/control_message.h"
 #include "miniray/admin.h"
 
-enum { OVERVIEW_HOLDERS_MAX = 512 };
+enum { OVERVIEW_HOLDERS_MAX = 512, OVERVIEW_TABLES_MAX = 256 };
 
 /* Returns at most CONTROL_MESSAGE_VALUE_MAX bytes; the caller frees them. */
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size);

@@ -7,38 +7,37 @@
 #include "base/alloc.h"
 #include "cluster/consumer_group.h"
 #include "kv/control/overview.h"
-#include "kv/control/table_catalog.h"
 
-static void describe_table(const table_catalog_table *table, const table_stats *stats, mr_ps_table_state *out) {
-    static const struct table_stats_item nothing = {.keys = 0};
+static void describe_table(const overview_collect_facts *facts, const table_catalog_entry *entry,
+                           mr_ps_table_state *out) {
+    const table_catalog_table *table = &entry->table;
     const table_schema *schema = &table->schema;
-    const table_stats_item *item = table_stats_find(stats, schema->id);
-    if (item == NULL) item = &nothing;
+    table_stats_item item = table_stats_sum(facts->list, facts->stall->map, schema->id);
     *out = (mr_ps_table_state){.kind = (mr_ps_kind)schema->kind,
                                .dtype = schema->dtype,
                                .dim = schema->kind == TABLE_SCHEMA_SPARSE ? schema->dim : 0,
                                .arrays = table->array_count,
-                               .rows = item->keys,
-                               .bytes = item->bytes,
-                               .nonfinite = item->left_out};
+                               .rows = item.keys,
+                               .bytes = item.bytes,
+                               .nonfinite = item.left_out};
     memcpy(out->name, table->name, sizeof out->name);
     memcpy(out->optimizer, table->optimizer, sizeof out->optimizer);
     memcpy(out->compression, table->compression, sizeof out->compression);
     memcpy(out->consistency, table->consistency, sizeof out->consistency);
-    if (schema->kind == TABLE_SCHEMA_DENSE) out->rows = table_catalog_table_items(table);
+    if (schema->kind == TABLE_SCHEMA_DENSE) out->rows = entry->items;
 }
 
-static void describe_tables(const overview_collect_facts *facts, mr_ps_overview *out) {
-    const cluster_map *map = facts->stall->map;
-    table_stats stats;
-    table_catalog catalog = {0};
-    out->counted = table_stats_sum(facts->list, map, &stats);
-    out->servers = map->server_count;
-    if (table_catalog_decode(metadata_db_value(facts->db, TABLE_CATALOG_KEY), &catalog) != MR_OK) return;
-    out->tables = xcalloc(catalog.count + 1, sizeof *out->tables);
-    out->table_count = catalog.count;
-    for (uint32_t i = 0; i < catalog.count; i++) describe_table(&catalog.tables[i], &stats, &out->tables[i]);
-    table_catalog_fini(&catalog);
+/* Describes the tables of the page; returns the id of the last one, 0 if none follows. */
+static uint32_t describe_tables(const overview_collect_facts *facts, mr_ps_overview *out) {
+    const table_catalog *tables = facts->tables;
+    size_t at = facts->after == UINT32_MAX ? tables->count : table_catalog_place(tables, facts->after + 1);
+    size_t left = tables->count - at, count = left < OVERVIEW_TABLES_MAX ? left : OVERVIEW_TABLES_MAX;
+    out->counted = table_stats_reported(facts->list, facts->stall->map);
+    out->servers = facts->stall->map->server_count;
+    out->tables = xcalloc(count + 1, sizeof *out->tables);
+    out->table_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) describe_table(facts, tables->entries[at + i], &out->tables[i]);
+    return left > count ? tables->entries[at + count - 1]->table.schema.id : 0;
 }
 
 static mr_ps_data_reader holder_of(const consumer_group *group, const consumer_group_member *member) {
@@ -85,7 +84,7 @@ static void describe_stall(const overview_collect_facts *facts, mr_ps_overview *
     stall_help(&watch->now, facts->stall, out->stall_hint, sizeof out->stall_hint);
 }
 
-uint8_t *overview_collect_make(const overview_collect_facts *facts, size_t *size) {
+uint8_t *overview_collect_make(const overview_collect_facts *facts, size_t *size, uint32_t *last) {
     mr_ps_overview *overview = xcalloc(1, sizeof *overview);
     *overview = (mr_ps_overview){.checkpoint = facts->stall->checkpoint,
                                  .checkpoint_us = facts->checkpoint_us,
@@ -97,7 +96,7 @@ uint8_t *overview_collect_make(const overview_collect_facts *facts, size_t *size
     if (facts->trouble != NULL)
         snprintf(overview->checkpoint_error, sizeof overview->checkpoint_error, "%s", facts->trouble);
     describe_stall(facts, overview);
-    describe_tables(facts, overview);
+    *last = describe_tables(facts, overview);
     describe_data(facts, overview);
     uint8_t *bytes = overview_encode(overview, size);
     mr_ps_overview_free(overview);

@@ -6,8 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/binary_search.h"
 #include "base/error.h"
-#include "base/format.h"
+#include "base/hash.h"
 #include "kv/table/dense_table.h"
 
 enum { ARRAY_SIZE_MIN = 2 };
@@ -28,9 +29,6 @@ static mr_status take_array(table_catalog_table *table, const mr_ps_array *array
     if (array->name == NULL || array->name[0] == '\0')
         return error_set(MR_INVALID, "arrays[%u] has no name", table->array_count);
     MR_TRY(copy_text("the name of an array", array->name, out->name, sizeof out->name));
-    for (uint32_t i = 0; i < table->array_count; i++)
-        if (strcmp(table->arrays[i].name, out->name) == 0)
-            return error_set(MR_INVALID, "two arrays have the name '%s'", out->name);
     if (array->dims < 0 || array->dims > MR_TENSOR_DIMS_MAX)
         return error_set(MR_INVALID, "array '%s' has %d dimensions; expected 0 to %d", out->name, array->dims,
                          MR_TENSOR_DIMS_MAX);
@@ -39,6 +37,23 @@ static mr_status take_array(table_catalog_table *table, const mr_ps_array *array
     out->dims = array->dims;
     memcpy(out->shape, cut.shape, sizeof out->shape);
     table->array_count++;
+    return MR_OK;
+}
+
+static int compare_arrays(const void *a, const void *b) {
+    return strcmp((*(table_catalog_array *const *)a)->name, (*(table_catalog_array *const *)b)->name);
+}
+
+/* Checks that the names of the arrays are different. */
+static mr_status check_names(const table_catalog_table *table) {
+    const table_catalog_array **sorted = xcalloc((size_t)table->array_count + 1, sizeof *sorted), *twice = NULL;
+    for (uint32_t i = 0; i < table->array_count; i++) sorted[i] = &table->arrays[i];
+    qsort(sorted, table->array_count, sizeof *sorted, compare_arrays);
+    for (uint32_t i = 1; i < table->array_count && twice == NULL; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) twice = sorted[i];
+    free(sorted);
+    if (twice != NULL)
+        return error_set(MR_INVALID, "two arrays of table '%s' have the name '%s'", table->name, twice->name);
     return MR_OK;
 }
 
@@ -51,9 +66,9 @@ static mr_status take_arrays(table_catalog_table *table, const mr_ps_table_optio
                          options->array_count, MR_PS_ARRAYS_MAX);
     if (dense && options->arrays == NULL)
         return error_set(MR_INVALID, "arrays is NULL, array_count is %u", options->array_count);
-    table->arrays = xcalloc(options->array_count + 1, sizeof *table->arrays);
+    table->arrays = xcalloc((size_t)options->array_count + 1, sizeof *table->arrays);
     for (uint32_t i = 0; i < options->array_count; i++) MR_TRY(take_array(table, &options->arrays[i]));
-    return MR_OK;
+    return check_names(table);
 }
 
 /* Writes a consistency in its canonical form. */
@@ -110,7 +125,7 @@ uint64_t table_catalog_table_items(const table_catalog_table *table) {
 
 void table_catalog_table_copy(table_catalog_table *to, const table_catalog_table *from) {
     *to = *from;
-    to->arrays = xcalloc(from->array_count + 1, sizeof *to->arrays);
+    to->arrays = xcalloc((size_t)from->array_count + 1, sizeof *to->arrays);
     if (from->array_count != 0) memcpy(to->arrays, from->arrays, from->array_count * sizeof *to->arrays);
 }
 
@@ -134,19 +149,7 @@ const char *table_catalog_table_differs(const table_catalog_table *a, const tabl
     return NULL;
 }
 
-/* ---- Catalog. */
-
-void table_catalog_fini(table_catalog *catalog) {
-    for (uint32_t i = 0; i < catalog->count; i++) table_catalog_table_fini(&catalog->tables[i]);
-    free(catalog->tables);
-    *catalog = (struct table_catalog){0};
-}
-
-const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name) {
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (strcmp(catalog->tables[i].name, name) == 0) return &catalog->tables[i];
-    return NULL;
-}
+/* ---- One table as bytes. */
 
 static void write_table(const table_catalog_table *table, writer *writer) {
     uint8_t bytes[TABLE_SCHEMA_SIZE];
@@ -165,56 +168,22 @@ static void write_table(const table_catalog_table *table, writer *writer) {
     }
 }
 
-void table_catalog_encode(const table_catalog *catalog, writer *writer) {
-    writer_u32(writer, TABLE_CATALOG_MAGIC);
-    writer_u32(writer, catalog->next);
-    writer_u32(writer, catalog->count);
-    for (uint32_t i = 0; i < catalog->count; i++) write_table(&catalog->tables[i], writer);
+uint8_t *table_catalog_table_encode(const table_catalog_table *table, size_t *size) {
+    writer measure = writer_of(NULL, 0);
+    write_table(table, &measure);
+    *size = writer_needs(&measure);
+    uint8_t *bytes = xmalloc(*size);
+    writer writer = writer_of(bytes, *size);
+    write_table(table, &writer);
+    MR_ASSERT(!writer.failed && *size <= TABLE_CATALOG_TABLE_MAX);
+    return bytes;
 }
-
-size_t table_catalog_size(const table_catalog *catalog) {
-    writer writer = writer_of(NULL, 0);
-    table_catalog_encode(catalog, &writer);
-    return writer_needs(&writer);
-}
-
-static table_catalog_table *append(table_catalog *catalog) {
-    catalog->tables = xrealloc(catalog->tables, (catalog->count + 1) * sizeof *catalog->tables);
-    return &catalog->tables[catalog->count++];
-}
-
-mr_status table_catalog_add(table_catalog *catalog, const table_catalog_table *table) {
-    MR_ASSERT(table_catalog_find(catalog, table->name) == NULL);
-    writer more = writer_of(NULL, 0);
-    write_table(table, &more);
-    if (table_catalog_size(catalog) + writer_needs(&more) > TABLE_CATALOG_BYTES_MAX)
-        return error_set(MR_TOO_LARGE,
-                         "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
-                         table->name, TABLE_CATALOG_BYTES_MAX);
-    table_catalog_table *added = append(catalog);
-    table_catalog_table_copy(added, table);
-    added->schema.id = catalog->next == 0 ? 1 : catalog->next;
-    catalog->next = added->schema.id + 1;
-    return MR_OK;
-}
-
-bool table_catalog_remove(table_catalog *catalog, uint32_t id) {
-    uint32_t at = 0;
-    while (at < catalog->count && catalog->tables[at].schema.id != id) at++;
-    if (at == catalog->count) return false;
-    table_catalog_table_fini(&catalog->tables[at]);
-    catalog->count--;
-    memmove(&catalog->tables[at], &catalog->tables[at + 1], (catalog->count - at) * sizeof *catalog->tables);
-    return true;
-}
-
-/* ---- Encoding. */
 
 /* A decoded shape may be invalid: it is checked like a user's. */
 static mr_status read_arrays(reader *reader, table_catalog_table *table) {
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > reader_left(reader) / ARRAY_SIZE_MIN || count > MR_PS_ARRAYS_MAX) return MR_CORRUPT;
-    table->arrays = xcalloc(count + 1, sizeof *table->arrays);
+    table->arrays = xcalloc((size_t)count + 1, sizeof *table->arrays);
     for (uint32_t i = 0; i < count; i++) {
         char name[MR_PS_NAME_MAX];
         if (!reader_text8(reader, name, sizeof name)) return MR_CORRUPT;
@@ -223,7 +192,7 @@ static mr_status read_arrays(reader *reader, table_catalog_table *table) {
         if (reader->failed) return MR_CORRUPT;
         MR_TRY(take_array(table, &array));
     }
-    return MR_OK;
+    return check_names(table);
 }
 
 static mr_status read_table(reader *reader, table_catalog_table *table) {
@@ -237,39 +206,148 @@ static mr_status read_table(reader *reader, table_catalog_table *table) {
     return read_arrays(reader, table);
 }
 
-static mr_status read_next(reader *reader, table_catalog *catalog) {
+mr_status table_catalog_table_decode(span bytes, table_catalog_table *out) {
     table_catalog_table table = {0};
-    uint32_t last = catalog->count == 0 ? 0 : catalog->tables[catalog->count - 1].schema.id;
-    mr_status status = read_table(reader, &table);
-    uint32_t id = table.schema.id;
-    if (status == MR_OK && (id <= last || id >= catalog->next || table_catalog_find(catalog, table.name) != NULL))
-        status = MR_CORRUPT;
-    if (status == MR_OK)
-        *append(catalog) = table;
-    else
-        table_catalog_table_fini(&table);
+    reader reader = reader_of(bytes.data, bytes.size);
+    if (bytes.size <= TABLE_CATALOG_TABLE_MAX && read_table(&reader, &table) == MR_OK && reader_left(&reader) == 0) {
+        *out = table;
+        return MR_OK;
+    }
+    table_catalog_table_fini(&table);
+    return error_set(MR_CORRUPT, "a malformed table of %zu bytes", bytes.size);
+}
+
+/* ---- Catalog. */
+
+static void destroy_entry(table_catalog_entry *entry) {
+    free(entry->bytes);
+    free(entry);
+}
+
+void table_catalog_fini(table_catalog *catalog) {
+    for (size_t i = 0; i < catalog->count; i++) destroy_entry(catalog->entries[i]);
+    free(catalog->entries);
+    map_fini(&catalog->by_name);
+    *catalog = (struct table_catalog){0};
+}
+
+static uint64_t hash_of(const char *name) { return hash_on(HASH_BEGIN, name, strlen(name)); }
+
+const table_catalog_entry *table_catalog_find(const table_catalog *catalog, const char *name) {
+    const table_catalog_entry *entry = map_get(&catalog->by_name, hash_of(name));
+    while (entry != NULL && strcmp(entry->table.name, name) != 0) entry = entry->next_same;
+    return entry;
+}
+
+static int compare_entry(const void *key, const void *item) {
+    uint32_t id = *(const uint32_t *)key, other = (*(table_catalog_entry *const *)item)->table.schema.id;
+    return (id > other) - (id < other);
+}
+
+size_t table_catalog_place(const table_catalog *catalog, uint32_t id) {
+    return binary_search_first(&id, catalog->entries, catalog->count, sizeof(void *), compare_entry);
+}
+
+const table_catalog_entry *table_catalog_by_id(const table_catalog *catalog, uint32_t id) {
+    size_t at = table_catalog_place(catalog, id);
+    bool found = at < catalog->count && catalog->entries[at]->table.schema.id == id;
+    return found ? catalog->entries[at] : NULL;
+}
+
+uint32_t table_catalog_next(const table_catalog *catalog) { return catalog->next == 0 ? 1 : catalog->next; }
+
+mr_status table_catalog_check_room(const table_catalog *catalog, const char *name, size_t size) {
+    if (catalog->count >= TABLE_CATALOG_TABLES_MAX || table_catalog_next(catalog) == UINT32_MAX)
+        return error_set(MR_TOO_LARGE,
+                         "cannot create table '%s': there are %zu tables, which is the limit; drop one first", name,
+                         catalog->count);
+    if (size > TABLE_CATALOG_BYTES_MAX - catalog->bytes)
+        return error_set(
+            MR_TOO_LARGE,
+            "cannot create table '%s' of %zu bytes: the schemas of all tables have %zu bytes, and the limit is "
+            "%zu; drop a table first",
+            name, size, catalog->bytes, TABLE_CATALOG_BYTES_MAX);
+    return MR_OK;
+}
+
+/* Adds a decoded table, whose arrays it frees, and its bytes, which are copied. */
+static mr_status put_decoded(table_catalog *catalog, table_catalog_table *table, span bytes) {
+    uint32_t id = table->schema.id;
+    if (id < table_catalog_next(catalog) || id == UINT32_MAX || table_catalog_find(catalog, table->name) != NULL)
+        return error_set(MR_CORRUPT, "table '%s' has id %u, which is in use, or its name is", table->name, id);
+    MR_TRY(table_catalog_check_room(catalog, table->name, bytes.size));
+    table_catalog_entry *entry = XNEW(table_catalog_entry, .table = *table, .items = table_catalog_table_items(table),
+                                      .bytes = xcopy(bytes.data, bytes.size), .size = bytes.size);
+    free(table->arrays);
+    table->arrays = entry->table.arrays = NULL;
+    xgrow(&catalog->entries, &catalog->room, catalog->count + 1, sizeof(void *));
+    catalog->entries[catalog->count++] = entry;
+    entry->next_same = map_put(&catalog->by_name, hash_of(entry->table.name), entry);
+    catalog->bytes += bytes.size;
+    catalog->next = id + 1;
+    return MR_OK;
+}
+
+mr_status table_catalog_put(table_catalog *catalog, span bytes) {
+    table_catalog_table table;
+    MR_TRY(table_catalog_table_decode(bytes, &table));
+    mr_status status = put_decoded(catalog, &table, bytes);
+    table_catalog_table_fini(&table);
     return status;
 }
 
-mr_status table_catalog_decode(span bytes, table_catalog *out) {
-    table_catalog catalog = {0};
-    reader reader = reader_of(bytes.data, bytes.size);
-    mr_status status = MR_OK;
-    uint32_t count = 0;
-    if (bytes.size != 0) {
-        uint32_t magic = reader_u32(&reader), found = format_of(magic, TABLE_CATALOG_MAGIC, sizeof magic);
-        if (magic != TABLE_CATALOG_MAGIC && found != 0)
-            return format_reject("the list of tables at the scheduler", found,
-                                 format_of(TABLE_CATALOG_MAGIC, TABLE_CATALOG_MAGIC, sizeof magic), FORMAT_USE_SAME);
-        if (magic != TABLE_CATALOG_MAGIC) status = MR_CORRUPT;
-        catalog.next = reader_u32(&reader);
-        count = reader_u32(&reader);
-    }
-    for (uint32_t i = 0; i < count && status == MR_OK && !reader.failed; i++) status = read_next(&reader, &catalog);
-    if (status != MR_OK || reader.failed || reader_left(&reader) != 0) {
-        table_catalog_fini(&catalog);
-        return error_set(MR_CORRUPT, "malformed table catalog of %zu bytes from the scheduler", bytes.size);
-    }
-    *out = catalog;
+static void unlink_name(table_catalog *catalog, table_catalog_entry *entry) {
+    uint64_t hash = hash_of(entry->table.name);
+    table_catalog_entry *first = map_get(&catalog->by_name, hash), **at = &first;
+    while (*at != entry) at = &(*at)->next_same;
+    *at = entry->next_same;
+    if (first == NULL)
+        (void)map_remove(&catalog->by_name, hash);
+    else
+        (void)map_put(&catalog->by_name, hash, first);
+}
+
+bool table_catalog_remove(table_catalog *catalog, uint32_t id) {
+    size_t at = table_catalog_place(catalog, id);
+    if (at == catalog->count || catalog->entries[at]->table.schema.id != id) return false;
+    table_catalog_entry *entry = catalog->entries[at];
+    unlink_name(catalog, entry);
+    catalog->bytes -= entry->size;
+    catalog->count--;
+    memmove(&catalog->entries[at], &catalog->entries[at + 1], (catalog->count - at) * sizeof(void *));
+    destroy_entry(entry);
+    return true;
+}
+
+/* ---- Release 0.2.0. */
+
+static mr_status import_next(reader *reader, table_catalog *catalog) {
+    table_catalog_table table = {0};
+    const uint8_t *begin = reader->at;
+    mr_status status = read_table(reader, &table);
+    if (status == MR_OK) status = put_decoded(catalog, &table, span_of(begin, (size_t)(reader->at - begin)));
+    table_catalog_table_fini(&table);
+    return status;
+}
+
+static mr_status import_all(reader *reader, table_catalog *catalog) {
+    uint32_t next = reader_u32(reader), count = reader_u32(reader);
+    for (uint32_t i = 0; i < count && !reader->failed; i++) MR_TRY(import_next(reader, catalog));
+    if (reader->failed || reader_left(reader) != 0 || table_catalog_next(catalog) > next || next == UINT32_MAX)
+        return MR_CORRUPT;
+    catalog->next = next;
     return MR_OK;
+}
+
+mr_status table_catalog_import(span value, table_catalog *out) {
+    table_catalog catalog = {0};
+    reader reader = reader_of(value.data, value.size);
+    mr_status status = reader_u32(&reader) == TABLE_CATALOG_MAGIC_BEFORE ? MR_OK : MR_CORRUPT;
+    if (status == MR_OK) status = import_all(&reader, &catalog);
+    if (status == MR_OK) {
+        *out = catalog;
+        return MR_OK;
+    }
+    table_catalog_fini(&catalog);
+    return error_set(MR_CORRUPT, "malformed list of tables, of %zu bytes", value.size);
 }

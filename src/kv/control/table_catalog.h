@@ -1,28 +1,37 @@
-/* table_catalog.h — catalog of all tables: one metadata value, changed by compare-and-swap (catalog_client.h).
+/* table_catalog.h — tables with their options, as bytes and in memory.
  *
- *   bytes    content
+ *   bytes    a table
  *   -------  ------------------------------------------------------------------------------------------------
- *   4 4 4  TABLE_CATALOG_MAGIC, the next id, number of tables
- *   …    tables, ids ascending: 1 + n name, 4 + n schema (table_schema.h), 1 + n each of TABLE_CATALOG_TEXTS,
- *            4 number of arrays, each: 1 + n name, 1 dims, 8 × dims shape
+ *   1 + n  name
+ *   4 + n  schema (table_schema.h)
+ *   1 + n  each of TABLE_CATALOG_TEXTS
+ *   4      number of arrays; each: 1 + n name, 1 dims, 8 × dims shape
  *
- * An id is never reused, so that a slot's rows of a dropped table are never taken for another table's. An unlisted id
- * below the next id belongs to a dropped table.
+ * A catalog has all tables as bytes, and finds them by name and by id. An id is never reused, so that a slot's rows of
+ * a dropped table are never taken for another table's. An unlisted id below the next id belongs to a dropped table. A
+ * table never changes.
  *
  * The texts are the ones from which the schema was made, for display; the schema decides. The consistency is not part
  * of the schema, since slots do not need it. It determines the slots of a table, and what its pulls wait for; it is set
  * when the table is created, and is "" before.
  *
- * Bounds  TABLE_CATALOG_BYTES_MAX bytes, MR_PS_ARRAYS_MAX arrays of a table.
- * Ownership   a table owns its arrays, the catalog its tables. Pure. */
+ * Release 0.2.0 stored all tables as one metadata value (table_catalog_import): 4 4 4 TABLE_CATALOG_MAGIC_BEFORE, the
+ * next id, number of tables; then the tables, ids ascending.
+ *
+ * Bounds  TABLE_CATALOG_TABLES_MAX tables, MR_PS_ARRAYS_MAX arrays of a table, TABLE_CATALOG_BYTES_MAX bytes of all
+ *         tables together.
+ * Ownership   a table owns its arrays, the catalog its entries. Pure. */
 #pragma once
+#include "base/map.h"
 #include "kv/payload/table_schema.h"
 #include "miniray/ps.h"
 #include "ps/cluster_map.h"
 
-#define TABLE_CATALOG_KEY   "tables"
-#define TABLE_CATALOG_MAGIC UINT32_C(0x32544b4d) /* "MKT2": format 2 */
-enum { TABLE_CATALOG_BYTES_MAX = 100 * 1000 };
+#define TABLE_CATALOG_MAGIC_BEFORE UINT32_C(0x32544b4d) /* "MKT2": format 2 */
+enum { TABLE_CATALOG_TABLES_MAX = 100 * 1000 };
+#define TABLE_CATALOG_BYTES_MAX ((size_t)1 << 30)
+/* Bytes of one table: MR_PS_ARRAYS_MAX arrays with the longest names and shapes, and the rest. */
+#define TABLE_CATALOG_TABLE_MAX ((size_t)MR_PS_ARRAYS_MAX * (2 + MR_PS_NAME_MAX + 8 * MR_TENSOR_DIMS_MAX) + 4096)
 
 #define TABLE_CATALOG_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(compression) X(consistency)
 
@@ -42,10 +51,20 @@ typedef struct table_catalog_table {
     uint32_t array_count;
 } table_catalog_table;
 
-typedef struct table_catalog {   /* zero-initialized: no tables */
-    uint32_t next;               /* next id; 0 means 1 */
-    table_catalog_table *tables; /* owned */
-    uint32_t count;
+typedef struct table_catalog_entry {
+    table_catalog_table table; /* without its arrays */
+    uint64_t items;            /* of all arrays */
+    uint8_t *bytes;            /* owned: the table */
+    size_t size;
+    struct table_catalog_entry *next_same; /* an entry whose name has the same hash */
+} table_catalog_entry;
+
+typedef struct table_catalog {     /* zero-initialized: no tables */
+    uint32_t next;                 /* next id; 0 means 1 */
+    table_catalog_entry **entries; /* owned; ids ascending */
+    size_t count, room;
+    size_t bytes; /* of all tables */
+    map by_name;  /* by the hash of a name */
 } table_catalog;
 
 /* Makes a table with these options and the id 1. MR_INVALID: an option is invalid, and the error names it. */
@@ -61,13 +80,22 @@ void table_catalog_table_fini(table_catalog_table *table);
 /* Name of the first difference (static); NULL: they are equal. */
 const char *table_catalog_table_differs(const table_catalog_table *a, const table_catalog_table *b);
 
-void table_catalog_fini(table_catalog *catalog);
-const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name); /* NULL: not found */
+/* The table as bytes, which the caller frees. */
+uint8_t *table_catalog_table_encode(const table_catalog_table *table, size_t *size);
+MR_MUST mr_status table_catalog_table_decode(span bytes, table_catalog_table *out); /* MR_CORRUPT */
 
-/* Adds a copy with a new id; no table has its name. MR_TOO_LARGE: the catalog is full. */
-MR_MUST mr_status table_catalog_add(table_catalog *catalog, const table_catalog_table *table);
+void table_catalog_fini(table_catalog *catalog);
+const table_catalog_entry *table_catalog_find(const table_catalog *catalog, const char *name); /* NULL: not found */
+const table_catalog_entry *table_catalog_by_id(const table_catalog *catalog, uint32_t id);     /* NULL: not found */
+size_t table_catalog_place(const table_catalog *catalog, uint32_t id); /* index of the first entry from this id on */
+uint32_t table_catalog_next(const table_catalog *catalog);             /* id of the next table */
+
+/* Checks that there is room for another table of this size. MR_TOO_LARGE. */
+MR_MUST mr_status table_catalog_check_room(const table_catalog *catalog, const char *name, size_t size);
+/* Adds a table from its bytes, with its own id, which becomes the newest one. MR_CORRUPT: malformed, or the id or the
+ * name is in use. */
+MR_MUST mr_status table_catalog_put(table_catalog *catalog, span bytes);
 bool table_catalog_remove(table_catalog *catalog, uint32_t id); /* false: not found */
 
-size_t table_catalog_size(const table_catalog *catalog);
-void table_catalog_encode(const table_catalog *catalog, writer *writer);
-MR_MUST mr_status table_catalog_decode(span bytes, table_catalog *out); /* empty: no tables. MR_CORRUPT */
+/* Reads the value of release 0.2.0. MR_CORRUPT. */
+MR_MUST mr_status table_catalog_import(span value, table_catalog *out);

@@ -204,14 +204,12 @@ static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
 
 /* ---- Statistics. */
 
-size_t engine_look_at(const void *self, engine_look *out, size_t room) {
+size_t engine_look_at(const void *self, uint32_t from, engine_look *out, size_t room) {
     const engine *engine = self;
     size_t count = 0;
-    for (size_t i = 0; i < engine->count; i++) {
+    for (size_t i = engine_place(engine, from); i < engine->count && count < room; i++) {
         const engine_table *table = engine->tables[i];
-        if (table->gone != 0) continue;
-        if (count < room) out[count] = (engine_look){table->schema.id, engine_table_look(table)};
-        count++;
+        if (table->gone == 0) out[count++] = (engine_look){table->schema.id, engine_table_look(table)};
     }
     return count;
 }

@@ -58,4 +58,5 @@ typedef struct engine_look {
     payload_look now;
 } engine_look;
 
-size_t engine_look_at(const void *self, engine_look *out, size_t room); /* returns the number of tables */
+/* Looks at `room` tables from this id on; returns how many there are. */
+size_t engine_look_at(const void *self, uint32_t from, engine_look *out, size_t room);

@@ -111,7 +111,7 @@ static float row_of(scene *scene, int slot, uint64_t key) {
 
 static uint64_t left_out(const scene *scene, int slot) {
     engine_look look;
-    assert_int_equal(engine_look_at(scene->engine[slot], &look, 1), 1);
+    assert_int_equal(engine_look_at(scene->engine[slot], 0, &look, 1), 1);
     return look.now.left_out;
 }
 
@@ -259,7 +259,7 @@ static void without_rounds_there_is_no_such_table(void **state) {
         engine_ops.apply(engine, payload_written(&writer), 1);
         payload_fini(&writer);
         engine_look look;
-        assert_int_equal(engine_look_at(engine, &look, 1), 0);
+        assert_int_equal(engine_look_at(engine, 0, &look, 1), 0);
         engine_ops.destroy(engine);
     }
 }

@@ -45,10 +45,11 @@ static void unknown_and_dropped_tables_are_told(void **state) {
     payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
     assert_true(section.version == 0 && engine_fixture_floats(&section)[0] == 3);
     engine_fixture_end(&answers);
-    assert_int_equal(engine_look_at(engine, NULL, 0), 0);
+    engine_look look;
+    assert_int_equal(engine_look_at(engine, 0, &look, 1), 0);
 
     engine_fixture_define(engine, (definition_options){.initializer = "constant:3"});
-    assert_int_equal(engine_look_at(engine, NULL, 0), 1);
+    assert_int_equal(engine_look_at(engine, 0, &look, 1), 1);
     payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 4, (const float[]){1}, 1);
     answers = engine_fixture_ask(engine, &writer, false);
     assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_MISFIT);
@@ -213,7 +214,8 @@ static void an_optimizer_of_ones_own_runs(void **state) {
     engine_fixture_push(engine, 1, 4, 1);
     engine_fixture_push(engine, 1, 2, 2);
     assert_true(engine_fixture_row(engine, 1, false) == 8);
-    assert_int_equal(engine_look_at(stranger, NULL, 0), 0);
+    engine_look look;
+    assert_int_equal(engine_look_at(stranger, 0, &look, 1), 0);
     engine_ops.destroy(engine);
     engine_ops.destroy(stranger);
 }

@@ -17,6 +17,7 @@
 #include "kv/checkpoint/checkpoint_list.h"
 #include "kv/checkpoint/checkpoint_thread.h"
 #include "kv/control/app_message.h"
+#include "kv/control/catalog_server.h"
 #include "kv/control/checkpoint_requests.h"
 #include "kv/control/control_wire.h"
 #include "kv/control/data_service.h"
@@ -29,7 +30,6 @@
 #include "kv/control/sender_table.h"
 #include "kv/control/stall.h"
 #include "kv/control/storage_errors.h"
-#include "kv/control/table_catalog.h"
 #include "kv/scheduler/server_admission.h"
 #include "ps/controller.h"
 
@@ -46,8 +46,9 @@ struct kv_scheduler {
     metadata_local *local;
     controller *controller;
     checkpoint_thread *thread;
-    char *folder;     /* owned: absolute path */
-    uint64_t catalog; /* catalog version last sent to the checkpoint thread */
+    char *folder; /* owned: absolute path */
+    catalog_log *catalog;
+    catalog_server *tables;
     control_server *server;
     data_service *data_service;
     drain_list list;
@@ -84,8 +85,7 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
     if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process repeats its request */
     uint32_t number = ID_ALLOCATOR_MAX;
-    if (serves &&
-        server_admission_check(metadata_db_value(scheduler->db, TABLE_CATALOG_KEY), question->value) != MR_OK) {
+    if (serves && server_admission_check(catalog_log_tables(scheduler->catalog), question->value) != MR_OK) {
         reject_server(scheduler, link, question);
         return;
     }
@@ -198,6 +198,8 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
                                     .watch = &scheduler->watch,
                                     .list = control_server_table_stats(scheduler->server),
                                     .db = scheduler->db,
+                                    .tables = catalog_log_tables(scheduler->catalog),
+                                    .after = (uint32_t)question->stamp.view,
                                     .wall_us = clock_wall_us(clock),
                                     .checkpoint_us = checkpoint_thread_look_at(scheduler->thread).written_us,
                                     .every_us = scheduler->options.checkpoint_us,
@@ -205,8 +207,11 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
                                     .trouble = scheduler->trouble,
                                     .making = controller_marks(scheduler->controller)};
     size_t size;
-    uint8_t *bytes = overview_collect_make(&about, &size);
-    van_answer_value(scheduler->van, link, CONTROL_OVERVIEW, (stamp){.id = question->stamp.id}, span_of(bytes, size));
+    uint32_t last;
+    if (question->stamp.view > UINT32_MAX) return;
+    uint8_t *bytes = overview_collect_make(&about, &size, &last);
+    stamp stamp = {.view = last, .id = question->stamp.id, .incarnation = question->stamp.view};
+    van_answer_value(scheduler->van, link, CONTROL_OVERVIEW, stamp, span_of(bytes, size));
     free(bytes);
 }
 
@@ -216,7 +221,7 @@ static void on_checkpoint(void *context, uint64_t number) {
     checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
 }
 
-/* Other processes change the tables, the training data and incarnations; all else is decided here. */
+/* Other processes change the training data and incarnations; all else is decided here. */
 static void swap(kv_scheduler *scheduler, link_id link, const control_message *question) {
     if (metadata_guard_check(question->key, question->value) == MR_OK) {
         (void)metadata_service_take(scheduler->service, link, question, van_now_us(scheduler->van));
@@ -261,6 +266,7 @@ static void take_message(kv_scheduler *scheduler, link_id link, const control_me
     case CONTROL_SURVEY: survey(scheduler, link, message); break;
     default:
         if (!control_server_take(scheduler->server, link, message) &&
+            !catalog_server_take(scheduler->tables, link, message, van_now_us(scheduler->van)) &&
             !data_service_take(scheduler->data_service, link, message))
             (void)metadata_service_take(scheduler->service, link, message, van_now_us(scheduler->van));
     }
@@ -283,16 +289,6 @@ static void hear(kv_scheduler *scheduler, span batch) {
                            van_now_us(scheduler->van));
 }
 
-/* Sends a changed catalog to the checkpoint thread. A table is in the catalog before its first push. */
-static void name_tables(kv_scheduler *scheduler) {
-    uint64_t version;
-    span value;
-    metadata_db_get(scheduler->db, span_of(TABLE_CATALOG_KEY, strlen(TABLE_CATALOG_KEY)), &version, &value);
-    if (version == scheduler->catalog) return;
-    scheduler->catalog = version;
-    checkpoint_thread_name_tables(scheduler->thread, value);
-}
-
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
     kv_scheduler *scheduler = context;
     uint32_t magic = 0;
@@ -306,7 +302,6 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
         }
         hear(scheduler, bytes);
         controller_take(scheduler->controller, bytes, van_now_us(scheduler->van));
-        name_tables(scheduler);
         checkpoint_thread_take(scheduler->thread, bytes, shared);
     } else if (control_message_decode(bytes, &message) != MR_OK || !may_send(scheduler, link, &message)) {
         van_refuse(scheduler->van, link, "malformed bytes, or a message that only another process may send");
@@ -535,18 +530,14 @@ static void begin_services(kv_scheduler *scheduler) {
 
 /* Checks that this version reads the formats of the folder's files. */
 static mr_status check_formats(const kv_scheduler *scheduler) {
-    table_catalog catalog = {0};
     dataset_spec spec = {0};
     consumer_group group = {0};
-    span tables = metadata_db_value(scheduler->db, TABLE_CATALOG_KEY),
-         data = metadata_db_value(scheduler->db, DATASET_SPEC_KEY),
+    span data = metadata_db_value(scheduler->db, DATASET_SPEC_KEY),
          members = metadata_db_value(scheduler->db, CONSUMER_GROUP_KEY);
-    mr_status status = table_catalog_decode(tables, &catalog);
-    if (status == MR_OK && data.size != 0) status = dataset_spec_decode(data, &spec);
+    mr_status status = data.size != 0 ? dataset_spec_decode(data, &spec) : MR_OK;
     if (status == MR_OK && members.size != 0) status = consumer_group_decode(members, &group);
     if (status == MR_OK && scheduler->options.env == NULL)
         status = checkpoint_store_check_folder(van_env(scheduler->van)->disk);
-    table_catalog_fini(&catalog);
     dataset_spec_fini(&spec);
     consumer_group_fini(&group);
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
@@ -576,6 +567,12 @@ static mr_status check_folder(kv_scheduler *scheduler) {
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
+/* A file of release 0.2.0 is replaced here, after all files were checked. */
+static mr_status open_tables(kv_scheduler *scheduler) {
+    mr_status status = catalog_log_open(van_env(scheduler->van)->disk, scheduler->db, &scheduler->catalog);
+    return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
+}
+
 /* With a tcp address: reads or creates the deployment's token, and leaves a copy for processes of the same user. */
 static mr_status begin_token(kv_scheduler *scheduler) {
     const char *address = van_address(scheduler->van);
@@ -595,6 +592,7 @@ static mr_status begin(kv_scheduler *scheduler) {
     MR_TRY(van_open(&van_options, &host, scheduler, &scheduler->van));
     MR_TRY(open_metadata(scheduler));
     MR_TRY(check_folder(scheduler));
+    MR_TRY(open_tables(scheduler));
     MR_TRY(begin_token(scheduler));
     scheduler->folder = realpath(options->folder, NULL); /* independent of the readers' working directories */
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(options->folder);
@@ -602,6 +600,8 @@ static mr_status begin(kv_scheduler *scheduler) {
              van_address(scheduler->van));
     MR_TRY(begin_checkpoints(scheduler));
     scheduler->service = metadata_service_create(scheduler->db, van_answer_message, scheduler->van);
+    scheduler->tables = catalog_server_create(scheduler->catalog, van_answer_message, scheduler->van);
+    catalog_log_follow(scheduler->catalog, checkpoint_thread_name_table, scheduler->thread);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
     begin_services(scheduler);
@@ -628,6 +628,8 @@ mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **
 
 void kv_scheduler_close(kv_scheduler *scheduler) {
     if (scheduler == NULL) return;
+    catalog_log_close(scheduler->catalog);
+    catalog_server_destroy(scheduler->tables);
     checkpoint_thread_close(scheduler->thread);
     free(scheduler->trouble);
     free(scheduler->folder);

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "kv/codec/compress.h"
-#include "kv/control/table_catalog.h"
 
 static mr_status check_table(const table_catalog_table *table, uint32_t available) {
     compressor_id press = table->schema.press;
@@ -14,13 +13,11 @@ static mr_status check_table(const table_catalog_table *table, uint32_t availabl
                      table->name, compressor_name(press), compressor_library(press));
 }
 
-mr_status server_admission_check(span catalog, span registration) {
-    table_catalog tables = {0};
+mr_status server_admission_check(const table_catalog *tables, span registration) {
     reader reader = reader_of(registration.data, registration.size);
     uint32_t available = reader_u32(&reader) | UINT32_C(1) << COMPRESSOR_STORED;
-    MR_TRY(table_catalog_decode(catalog, &tables));
     mr_status status = MR_OK;
-    for (uint32_t i = 0; status == MR_OK && i < tables.count; i++) status = check_table(&tables.tables[i], available);
-    table_catalog_fini(&tables);
+    for (size_t i = 0; status == MR_OK && i < tables->count; i++)
+        status = check_table(&tables->entries[i]->table, available);
     return status;
 }

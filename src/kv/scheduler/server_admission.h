@@ -4,9 +4,8 @@
  * ends with the reason. Tables are checked against the servers of the moment when they are created
  * (kv/client/server_query.h). Pure. */
 #pragma once
-#include "base/bytes.h"
-#include "miniray/status.h"
+#include "kv/control/table_catalog.h"
 
-/* `catalog`: the encoded table catalog; `registration`: the value of the server's REGISTER (control_wire.h).
- * MR_NOT_FOUND: a library is missing; the error names the table and the library. */
-MR_MUST mr_status server_admission_check(span catalog, span registration);
+/* `registration`: the value of the server's REGISTER (control_wire.h). MR_NOT_FOUND: a library is missing; the error
+ * names the table and the library. */
+MR_MUST mr_status server_admission_check(const table_catalog *tables, span registration);

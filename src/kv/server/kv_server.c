@@ -144,15 +144,16 @@ static void describe(void *context, process_state *state) {
     state->disputes = slot_server_disputes(self->server);
 }
 
-static void count_slot(const replica *replica, table_stats *stats) {
-    engine_look looks[TABLE_STATS_TABLES_MAX];
+/* `looks` has room for TABLE_STATS_TABLES_MAX tables. */
+static void count_slot(const replica *replica, engine_look *looks, table_stats *stats) {
     const void *values = replica == NULL ? NULL : replica_values(replica);
-    size_t count = values == NULL ? 0 : engine_look_at(values, looks, TABLE_STATS_TABLES_MAX);
-    for (size_t i = 0; i < count && i < TABLE_STATS_TABLES_MAX; i++)
+    size_t count = values == NULL ? 0 : engine_look_at(values, stats->from, looks, TABLE_STATS_TABLES_MAX);
+    for (size_t i = 0; i < count; i++)
         table_stats_add(stats, (table_stats_item){.table = looks[i].table,
                                                   .keys = looks[i].now.keys,
                                                   .bytes = looks[i].now.bytes,
                                                   .left_out = looks[i].now.left_out});
+    if (count == TABLE_STATS_TABLES_MAX) table_stats_limit(stats, looks[count - 1].table + 1);
 }
 
 /* Adds the table sizes of the slots whose head this server is. */
@@ -160,12 +161,14 @@ static uint64_t count(void *context, table_stats *stats) {
     kv_server *self = context;
     const cluster_map *map = slot_server_map(self->server);
     uint32_t number = kv_process_number(self->process);
+    engine_look *looks = xmalloc(TABLE_STATS_TABLES_MAX * sizeof *looks);
     for (uint32_t i = 0; i < map->slot_count; i++) {
         const cluster_map_slot *slot = &map->slots[i];
         if (slot->count != 0 && slot->chain[0].server == number &&
             slot->chain[0].incarnation == slot_server_incarnation(self->server))
-            count_slot(slot_server_replica(self->server, i), stats);
+            count_slot(slot_server_replica(self->server, i), looks, stats);
     }
+    free(looks);
     return map->number;
 }
 

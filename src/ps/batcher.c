@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "base/hash.h"
 #include "base/invariants.h"
-#include "base/log.h"
 #include "ps/transfer.h"
 
 typedef struct send_queue {
@@ -33,7 +32,6 @@ struct batcher {
     /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
     shared_bytes *spare;
     transfers *transfers; /* owned */
-    bool told_large;      /* a message that is too large was logged */
 };
 
 static void send_message(void *context, const char *address, const slot_message *message) {
@@ -161,23 +159,11 @@ static void send_queued(batcher *batcher, send_queue *send_queue) {
     slot_packet_release(packet);
 }
 
-static void tell_large(batcher *batcher, const slot_message *message) {
-    if (!batcher->told_large)
-        log_error("%s of slot %u has %zu bytes; the limit of an answer is %d: pull fewer keys at once",
-                  slot_message_kind_name(message->kind), message->slot, slot_message_payload_size(message),
-                  SLOT_MESSAGE_PAYLOAD_MAX);
-    batcher->told_large = true;
-}
-
 void batcher_add(batcher *batcher, const char *address, const slot_message *message) {
     if (message != NULL && transfers_take(batcher->transfers, address, message)) return;
     send_queue *send_queue = find_send_queue(batcher, address);
     if (send_queue == NULL) send_queue = take_send_queue(batcher, address);
     if (message == NULL) return;
-    if (slot_message_payload_size(message) > SLOT_MESSAGE_PAYLOAD_MAX) {
-        tell_large(batcher, message);
-        return;
-    }
     if (send_queue->packet.count == BATCH_PARTS ||
         slot_packet_size(&send_queue->packet) + slot_message_payload_size(message) > BATCH_BYTES) {
         send_queued(batcher, send_queue);

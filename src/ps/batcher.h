@@ -11,8 +11,8 @@
  * A large message goes in pieces, over many steps (transfer.h). The receiver's host takes it as a whole, from the head
  * of the packet with its last piece.
  *
- * Bounds     an answer to a rank of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The
- *            number of peers in one step is not bounded, and each peer is found in constant time.
+ * Bounds     an answer to a rank has at most SLOT_MESSAGE_PAYLOAD_MAX bytes (state_machine.h). The number of peers in
+ *            one step is not bounded, and each peer is found in constant time.
  * Ownership  the cluster map belongs to the map cache (map_cache.h); bytes that are sent are borrowed for the call. */
 #pragma once
 #include "base/shared_bytes.h"

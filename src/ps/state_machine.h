@@ -41,7 +41,8 @@ typedef struct state_machine_ops {
 
     /* Returns the answer to a request in a new shared buffer without other references; the caller owns it. The
      * request is the query of a pull, or the payload of a push: the values of the keys that it pushes. `kept`: the
-     * state before the last `apply`. The answer to a malformed request is empty. Nothing observable changes. */
+     * state before the last `apply`. The answer to a malformed request is empty; any answer has at most
+     * SLOT_MESSAGE_PAYLOAD_MAX bytes (slot_message.h). Nothing observable changes. */
     shared_bytes *(*show)(void *self, span request, bool kept);
 
     /* Encoding of the whole state, with the kept one. */

@@ -22,7 +22,7 @@
  *         waits or is on its way is dropped; a newer STATE, CUT or SHARD replaces the one that is on its way.
  * End     A transfer belongs to the chain_epoch of its message: a cluster map with a later one ends it, on both sides.
  *         A later transfer about the same slot replaces what has arrived of the one before.
- * Size    PULLED is always one packet: a rank asks for as much as it wants at once.
+ * Size    PULLED is always one packet: the state machine bounds its answers, and the rank asks for the rest.
  *
  *   bytes   what is cut into pieces
  *   ------  ---------------------------------------------------------------------

@@ -229,7 +229,8 @@ class SparseTable(Table):
     def pull_range(self, first: int = 0, last: int = _KEY_MAX, *, limit: int | None = None,
                    priority: int = 0) -> tuple[Any, Any]:
         """(keys, rows) of the keys from `first` to `last`, both included, that have rows, in ascending order.
-        ValueError: there are more than `limit`, or more than 32 MB."""
+        A range of more than 8 MB in a slot is read in parts, one after the other. ValueError: there are more than
+        `limit`."""
         request = _Request(True, priority, None)
         first, last = _table_options.whole("first", first, _KEY_MAX), _table_options.whole("last", last, _KEY_MAX)
         if first > last:

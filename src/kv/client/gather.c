@@ -7,12 +7,19 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-typedef struct piece {
-    uint64_t *keys; /* owned: the keys, then the values */
+typedef struct answer {  /* rows of one answer */
+    struct answer *next; /* owned */
     size_t count;
+    uint64_t keys[]; /* the keys, then the values */
+} answer;
+
+typedef struct piece {
+    answer *first, *last; /* `first`: owned; NULL: no rows yet */
+    size_t count;         /* rows of all answers */
 } piece;
 
 struct gather {
+    uint64_t last_key;
     uint64_t *keys;
     uint8_t *values;
     size_t room, row;
@@ -21,11 +28,12 @@ struct gather {
     piece pieces[];
 };
 
-mr_status gather_create(uint32_t pieces, size_t row, uint64_t *keys, void *values, size_t room, size_t *count,
-                        gather **out) {
+mr_status gather_create(uint32_t pieces, size_t row, uint64_t last, uint64_t *keys, void *values, size_t room,
+                        size_t *count, gather **out) {
     gather *gather;
     MR_TRY(alloc_try(sizeof *gather + pieces * sizeof(piece), &gather));
-    *gather = (struct gather){.keys = keys,
+    *gather = (struct gather){.last_key = last,
+                              .keys = keys,
                               .values = values,
                               .room = room,
                               .row = row,
@@ -38,17 +46,29 @@ mr_status gather_create(uint32_t pieces, size_t row, uint64_t *keys, void *value
 
 void gather_destroy(void *memory) {
     gather *gather = memory;
-    for (uint32_t i = 0; i < gather->piece_count; i++) free(gather->pieces[i].keys);
+    for (uint32_t i = 0; i < gather->piece_count; i++)
+        for (answer *next, *at = gather->pieces[i].first; at != NULL; at = next) {
+            next = at->next;
+            free(at);
+        }
     free(gather);
 }
 
-static mr_status keep(gather *gather, piece *piece, const payload_section *answer) {
-    size_t key_bytes = answer->count * sizeof *piece->keys, bytes = answer->count * gather->row;
-    MR_TRY(alloc_try(key_bytes + bytes + 1, &piece->keys));
-    piece->count = answer->count;
-    if (answer->count == 0) return MR_OK;
-    memcpy(piece->keys, answer->keys, key_bytes);
-    memcpy(piece->keys + piece->count, answer->values.data, bytes);
+static mr_status keep(const gather *gather, piece *piece, const payload_section *section) {
+    size_t key_bytes = section->count * sizeof(uint64_t), bytes = section->count * gather->row;
+    answer *kept;
+    if (section->count == 0) return MR_OK;
+    MR_TRY(alloc_try(sizeof *kept + key_bytes + bytes, &kept));
+    kept->next = NULL;
+    kept->count = section->count;
+    memcpy(kept->keys, section->keys, key_bytes);
+    memcpy(kept->keys + kept->count, section->values.data, bytes);
+    if (piece->first == NULL)
+        piece->first = kept;
+    else
+        piece->last->next = kept;
+    piece->last = kept;
+    piece->count += kept->count;
     return MR_OK;
 }
 
@@ -57,19 +77,33 @@ static mr_status put_together(gather *gather) {
     *gather->count = 0;
     for (uint32_t i = 0; i < gather->piece_count; i++) *gather->count += gather->pieces[i].count;
     if (*gather->count > gather->room) return MR_TOO_LARGE;
-    for (uint32_t i = 0; i < gather->piece_count; at += gather->pieces[i++].count) {
-        const piece *piece = &gather->pieces[i];
-        if (piece->count == 0) continue;
-        memcpy(gather->keys + at, piece->keys, piece->count * sizeof *piece->keys);
-        memcpy(gather->values + at * gather->row, piece->keys + piece->count, piece->count * gather->row);
-    }
+    for (uint32_t i = 0; i < gather->piece_count; i++)
+        for (const answer *kept = gather->pieces[i].first; kept != NULL; at += kept->count, kept = kept->next) {
+            memcpy(gather->keys + at, kept->keys, kept->count * sizeof *kept->keys);
+            memcpy(gather->values + at * gather->row, kept->keys + kept->count, kept->count * gather->row);
+        }
     return MR_OK;
 }
 
-mr_status gather_take(gather *gather, uint32_t number, const payload_section *answer) {
+static uint64_t last_key(const piece *piece) { return piece->last->keys[piece->last->count - 1]; }
+
+mr_status gather_take(gather *gather, uint32_t number, uint32_t most, const payload_section *section) {
     MR_ASSERT(number < gather->piece_count && gather->left != 0);
-    if (answer->op != PAYLOAD_RANGE || answer->flags != 0 || answer->values.size != answer->count * gather->row)
+    piece *piece = &gather->pieces[number];
+    if (section->op != PAYLOAD_RANGE || section->flags != 0 || section->count > most ||
+        section->values.size != section->count * gather->row)
         return MR_CORRUPT;
-    MR_TRY(keep(gather, &gather->pieces[number], answer));
+    if (section->count != 0 && piece->count != 0 && section->keys[0] <= last_key(piece)) return MR_CORRUPT;
+    MR_TRY(keep(gather, piece, section));
+    bool more = section->count == most && piece->count <= gather->room && last_key(piece) < gather->last_key;
+    if (more) return MR_BUSY;
     return --gather->left == 0 ? put_together(gather) : MR_OK;
+}
+
+size_t gather_rest(const gather *gather, uint32_t number, uint64_t *first, uint64_t *last) {
+    const piece *piece = &gather->pieces[number];
+    MR_ASSERT(piece->count != 0 && piece->count <= gather->room && last_key(piece) < gather->last_key);
+    *first = last_key(piece) + 1;
+    *last = gather->last_key;
+    return gather->room - piece->count + 1;
 }

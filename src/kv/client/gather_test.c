@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { PIECES = 3, DIM = 2, ROOM = 8, ROW = DIM * (int)sizeof(float) };
+enum { PIECES = 3, DIM = 2, ROOM = 8, ROW = DIM * (int)sizeof(float), LAST = 1000, MOST = ROOM + 1 };
 
 typedef struct scene {
     gather *gather;
@@ -21,12 +21,12 @@ typedef struct scene {
 
 static void begin(scene *scene, size_t room) {
     *scene = (struct scene){.count = 99};
-    assert_int_equal(gather_create(PIECES, ROW, scene->keys, scene->values, room, &scene->count, &scene->gather),
+    assert_int_equal(gather_create(PIECES, ROW, LAST, scene->keys, scene->values, room, &scene->count, &scene->gather),
                      MR_OK);
 }
 
-/* An answer with `count` consecutive keys from `first`; the values are the keys. */
-static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t count) {
+/* An answer with `count` consecutive keys from `first`, of `most` that were asked for; the values are the keys. */
+static mr_status take_of(scene *scene, uint32_t piece, uint64_t first, uint32_t count, uint32_t most) {
     uint64_t keys[ROOM];
     float values[ROOM * DIM];
     for (uint32_t i = 0; i < count; i++) {
@@ -35,7 +35,11 @@ static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t cou
     }
     const payload_section answer = {
         .op = PAYLOAD_RANGE, .count = count, .keys = keys, .values = span_of(values, count * (size_t)ROW)};
-    return gather_take(scene->gather, piece, &answer);
+    return gather_take(scene->gather, piece, most, &answer);
+}
+
+static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t count) {
+    return take_of(scene, piece, first, count, MOST);
 }
 
 static void pieces_come_in_any_order(void **state) {
@@ -98,10 +102,48 @@ static void invalid_ranges_are_refused(void **state) {
     wrong[1].values.size -= sizeof(float);
     wrong[2].count = 1; /* but values for two */
     wrong[3].flags = PAYLOAD_CODED;
-    for (size_t i = 0; i < 4; i++) assert_int_equal(gather_take(scene.gather, 0, &wrong[i]), MR_CORRUPT);
+    for (size_t i = 0; i < 4; i++) assert_int_equal(gather_take(scene.gather, 0, MOST, &wrong[i]), MR_CORRUPT);
     /* none of the malformed answers was counted */
     for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 10, 1), MR_OK);
     assert_int_equal(scene.count, PIECES);
+    gather_destroy(scene.gather);
+}
+
+static void assert_rest(const scene *scene, uint32_t piece, uint64_t first, size_t rows) {
+    uint64_t range[2];
+    assert_int_equal(gather_rest(scene->gather, piece, &range[0], &range[1]), rows);
+    assert_true(range[0] == first && range[1] == LAST);
+}
+
+static void a_slot_answers_in_parts(void **state) {
+    scene scene;
+    begin(&scene, ROOM);
+    assert_int_equal(take(&scene, 0, 10, 1), MR_OK);
+    assert_int_equal(take_of(&scene, 1, 100, 2, 2), MR_BUSY);
+    assert_rest(&scene, 1, 102, ROOM - 1);
+    assert_int_equal(take_of(&scene, 2, 999, 2, 2), MR_OK);      /* up to the last key: no row can follow */
+    assert_int_equal(take_of(&scene, 1, 101, 2, 2), MR_CORRUPT); /* known already */
+    assert_int_equal(take_of(&scene, 1, 102, 3, 2), MR_CORRUPT); /* more than asked for */
+    assert_int_equal(take_of(&scene, 1, 102, 2, 2), MR_BUSY);
+    assert_int_equal(scene.count, 99);
+    assert_int_equal(take_of(&scene, 1, 104, 0, 2), MR_OK);
+    const uint64_t expected[] = {10, 100, 101, 102, 103, 999, 1000};
+    assert_int_equal(scene.count, 7);
+    assert_memory_equal(scene.keys, expected, sizeof expected);
+    for (size_t i = 0; i < 7; i++) assert_true(scene.values[2 * i] == (float)expected[i]);
+    gather_destroy(scene.gather);
+}
+
+/* With one row more than there is room for, a slot is not asked again. */
+static void a_slot_with_too_many_rows_ends(void **state) {
+    scene scene;
+    begin(&scene, 3);
+    assert_int_equal(take(&scene, 0, 10, 0), MR_OK);
+    assert_int_equal(take(&scene, 2, 20, 0), MR_OK);
+    assert_int_equal(take_of(&scene, 1, 100, 2, 2), MR_BUSY);
+    assert_rest(&scene, 1, 102, 2);
+    assert_int_equal(take_of(&scene, 1, 102, 2, 2), MR_TOO_LARGE);
+    assert_int_equal(scene.count, 4);
     gather_destroy(scene.gather);
 }
 
@@ -118,6 +160,7 @@ int main(void) {
         cmocka_unit_test(pieces_come_in_any_order),     cmocka_unit_test(values_without_room_are_counted),
         cmocka_unit_test(room_for_all_of_it_is_enough), cmocka_unit_test(nothing_anywhere_is_no_row),
         cmocka_unit_test(invalid_ranges_are_refused),   cmocka_unit_test(one_that_is_not_whole_is_given_up),
+        cmocka_unit_test(a_slot_answers_in_parts),      cmocka_unit_test(a_slot_with_too_many_rows_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ enum { KV_REQUEST_SEEN = 16 << 10 };     /* blocks from this size in bytes are r
 enum { KV_REQUEST_BORROWED = 64 << 10 }; /* blocks from this size in bytes are sent without a copy (zero_copy.h) */
 enum { KV_REQUEST_STREAMED = 4 << 20 };  /* bytes of a whole pull that exceed the caches of a CPU */
 enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent before the next ones are split */
+enum { KV_REQUEST_RANGE = 8 << 20 };      /* bytes of the rows of a range in one answer */
 /* Limit of the bytes that a BSP step pushes to a slot, and additional room for schemas. */
-enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { KV_REQUEST_STEP_MAX = 1000 << 20, KV_REQUEST_STEP_REST = 1 << 20, KV_REQUEST_VECTOR_MAX = 15 << 20 };
 
 struct mr_ps_version {   /* versions of the slots that the caller's memory shows */
@@ -60,6 +60,6 @@ typedef struct kv_request {
  * MR_TOO_LARGE: in BSP, too many bytes pushed to a slot in the step. MR_NOMEM. */
 MR_MUST mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket);
 MR_MUST mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_t *ticket);
-/* Pulls the rows of a range in the order of their keys, at most `count` of them. MR_TOO_LARGE: the range has more rows,
- * or too many bytes. */
+/* Pulls the rows of a range in the order of their keys, at most `count` of them. MR_TOO_LARGE: the range has more rows.
+ * Each answer of a slot shows the table at one moment; a slot with more than KV_REQUEST_RANGE bytes needs several. */
 MR_MUST mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_t *ticket);

@@ -15,24 +15,27 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
                          (ull)request->last, table->table.name, (ull)schema->first_key, (ull)schema->last_key);
     if (request->found_count == NULL || (request->count != 0 && (request->found == NULL || request->to == NULL)))
         return error_set(MR_INVALID, "mr_ps_pull_range: keys, values or count is NULL");
-    if (request->count > KV_REQUEST_RANGE_MAX / (table->row + sizeof(uint64_t)))
-        return error_set(MR_TOO_LARGE, "room for %zu rows: a range of this table returns at most %zu at a time",
-                         request->count, KV_REQUEST_RANGE_MAX / (table->row + sizeof(uint64_t)));
+    size_t most = SIZE_MAX / 2 / (table->row + sizeof(uint64_t));
+    if (request->count > most)
+        return error_set(MR_TOO_LARGE, "mr_ps_pull_range: room for %zu rows; the limit is %zu", request->count, most);
     return MR_OK;
 }
 
-/* Asks each slot for one row more than there is room for, to detect a longer range. */
+/* Asks each slot for one row more than there is room for, to detect a longer range, or for as many rows as an answer
+ * has; then for those that follow (slot_queue.h). */
 static mr_status ask_slots(kv_request_builder *builder, uint32_t first, uint32_t last, gather *gather) {
     const kv_request *request = builder->request;
-    size_t bytes = (request->count + 1) * (request->table->row + sizeof(uint64_t));
+    size_t row = request->table->row + sizeof(uint64_t), rows = KV_REQUEST_RANGE / row;
+    if (rows > request->count) rows = request->count + 1;
     for (uint32_t slot = first; slot <= last; slot++) {
         scatter part = {.ticket = builder->ticket,
                         .kind = SCATTER_RANGE,
-                        .count = (uint32_t)request->count + 1,
+                        .count = (uint32_t)rows,
+                        .table = request->table->id,
                         .gather = gather,
                         .piece = slot - first};
         payload_room room;
-        MR_TRY(kv_request_ask(builder, slot, PAYLOAD_GET_RANGE, bytes, &part, &room));
+        MR_TRY(kv_request_ask(builder, slot, PAYLOAD_GET_RANGE, rows * row, &part, &room));
         room.range[0] = request->first;
         room.range[1] = request->last;
     }
@@ -45,8 +48,8 @@ mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_
     uint32_t first = slot_placement_slot(&request->table->placement, request->first),
              last = slot_placement_slot(&request->table->placement, request->last);
     gather *gather;
-    MR_TRY(gather_create(last - first + 1, request->table->row, request->found, request->to, request->count,
-                         request->found_count, &gather));
+    MR_TRY(gather_create(last - first + 1, request->table->row, request->last, request->found, request->to,
+                         request->count, request->found_count, &gather));
     mr_status status = kv_request_begin(&builder, ticket);
     if (status != MR_OK) {
         gather_destroy(gather);

@@ -50,7 +50,11 @@ mr_status kv_worker_done(kv_worker *worker, uint64_t ticket) {
         return error_set(status, "the table was dropped (request %llu)", (unsigned long long)ticket);
     if (status == MR_CORRUPT)
         return error_set(status, "a server has another schema of the table; open it again (mr_ps_table_open)");
-    if (status == MR_TOO_LARGE) return error_set(status, "the answer does not fit its memory, or a message (32 MB)");
+    if (status == MR_TOO_LARGE)
+        return error_set(status,
+                         "a range has more rows than there is room for, or vectors have more than %d bytes: pull fewer "
+                         "keys at once",
+                         PAYLOAD_ANSWER_MAX);
     return status;
 }
 

@@ -65,7 +65,7 @@ static mr_status take(const scatter *scatter, const payload_section *answer) {
     case SCATTER_VECTORS: return take_vectors(scatter, answer);
     case SCATTER_GATHER: return vector_gather_take(scatter->vectors, scatter->places, scatter->count, answer);
     case SCATTER_BLOCK: return take_block(scatter, answer);
-    case SCATTER_RANGE: return gather_take(scatter->gather, scatter->piece, answer);
+    case SCATTER_RANGE: return gather_take(scatter->gather, scatter->piece, scatter->count, answer);
     case SCATTER_NOWHERE: return MR_OK;
     }
     return MR_CORRUPT;

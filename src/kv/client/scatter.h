@@ -32,7 +32,7 @@ typedef enum scatter_kind {
 typedef struct scatter {
     ticket *ticket; /* owner of this part */
     scatter_kind kind;
-    uint32_t count;          /* keys */
+    uint32_t count;          /* keys; of a range, as many rows as were asked for */
     const uint32_t *places;  /* `count` of them */
     const uint64_t *offsets; /* of vectors: offset of each place, in bytes */
     uint8_t *to;
@@ -45,7 +45,7 @@ typedef struct scatter {
     uint64_t *version;         /* destination of the version shown, the caller's; NULL: none */
     uint64_t *changed;         /* likewise: counter of the parts that were written */
     /* of a block, as is `place`: to ask again if the block changed while it was read; of a gather: to ask again in
-     * smaller parts */
+     * smaller parts; of a range: to ask for the rows that follow */
     uint32_t table;
     payload_place place;
     const remote_values_map_view *map_view; /* NULL: the values come with the answer */
@@ -54,7 +54,8 @@ typedef struct scatter {
 } scatter;
 
 /* MR_OK: written. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: not an answer to the query. MR_TOO_LARGE. MR_BUSY:
- * the block changed while it was read, or is not readable, or the vectors are too large for one answer: ask again. */
+ * the block changed while it was read, or is not readable, or the vectors are too large for one answer, or the range
+ * has rows beyond this answer: ask again. */
 mr_status scatter_take(const scatter *scatter, const payload_section *answer);
 
 void scatter_abandon(scatter *scatter); /* the caller's memory is not written any more */

@@ -260,11 +260,27 @@ static mr_status ask_vectors(slot_queue *queue, uint64_t step, const scatter *pa
     return MR_OK;
 }
 
+/* Asks for the rows of a range that follow those of an answer with as many rows as were asked for. */
+static mr_status ask_rest(slot_queue *queue, uint64_t step, const scatter *part) {
+    query_batch *batch = slot_queue_ask(queue, step, 0, SLOT_QUEUE_ANSWER);
+    scatter again = *part;
+    payload_room room;
+    uint64_t range[2];
+    size_t rows = gather_rest(part->gather, part->piece, &range[0], &range[1]);
+    if (rows < again.count) again.count = (uint32_t)rows;
+    const payload_head head = {.table = part->table, .op = PAYLOAD_GET_RANGE, .count = again.count};
+    MR_TRY(payload_add(&batch->payload, head, 0, &room));
+    memcpy(room.range, range, sizeof range);
+    slot_queue_expect(batch, &again);
+    return MR_OK;
+}
+
 /* Asks again for a block that changed while it was read; the last attempt asks for the values. Vectors that were too
  * large for one answer are asked for in two halves. */
 static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
     uint32_t half = part->count / 2;
+    if (part->kind == SCATTER_RANGE) return ask_rest(queue, step, part);
     if (part->kind == SCATTER_GATHER) {
         MR_TRY(ask_vectors(queue, step, part, 0, half));
         return ask_vectors(queue, step, part, half, part->count - half);

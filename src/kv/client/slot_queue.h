@@ -21,6 +21,7 @@
  *           SLOT_QUEUE_LOOKS times in all; then the server sends its values.
  * Lengths   A query for vectors of unknown lengths (vector_gather.h) whose answer would be too large is divided into
  *           two, and so on; one vector always fits.
+ * Ranges    A range is asked for in answers of a bounded number of rows, one after the other (gather.h).
  *
  * Bounds    a batch outside rounds has SLOT_QUEUE_BATCH bytes, plus at most one section; an answer has
  *           SLOT_QUEUE_ANSWER bytes, likewise.

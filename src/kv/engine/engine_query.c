@@ -7,8 +7,11 @@
 #include "base/alloc.h"
 #include "kv/engine/engine_internal.h"
 #include "kv/table/dtype_convert.h"
+#include "ps/slot_server.h"
 
 enum { LISTS_BYTES = 1 << 20 }; /* bytes of the key lists that a slot caches */
+/* A section without values has at most twice the bytes of the query's section. */
+_Static_assert(PAYLOAD_ANSWER_MAX + 2 * SLOT_SERVER_QUERY_MAX <= SLOT_MESSAGE_PAYLOAD_MAX, "an answer fits a packet");
 
 typedef struct question {
     const engine *engine;
@@ -24,7 +27,9 @@ typedef struct question {
 
 static mr_status open_answer(const question *question, payload_op op, size_t count, uint8_t flags, size_t value_bytes,
                              payload_room *room) {
-    if (count > UINT32_MAX) return MR_TOO_LARGE;
+    if (count > UINT32_MAX || value_bytes > PAYLOAD_ANSWER_MAX) return MR_TOO_LARGE;
+    size_t size = payload_section_size(op, (uint32_t)count, value_bytes);
+    if (value_bytes > 0 && question->answer->size + size > PAYLOAD_ANSWER_MAX) return MR_TOO_LARGE;
     payload_head head = {question->section->table, op, flags, question->table->schema.dtype, (uint32_t)count};
     MR_TRY(payload_add(question->answer, head, value_bytes, room));
     *room->version = question->version;
@@ -70,7 +75,6 @@ static mr_status answer_vectors(const question *question) {
     if (table->schema.kind != TABLE_SCHEMA_VECTORS) return MR_INVALID;
     for (uint32_t i = 0; i < section->count; i++, items += length)
         (void)engine_vector(table, section->keys[i], question->kept, &from, &length);
-    if (question->answer->size + items * mr_dtype_size(dtype) > PAYLOAD_VECTORS_MAX) return MR_TOO_LARGE;
     MR_TRY(open_answer(question, PAYLOAD_VECTORS, section->count, 0, items * mr_dtype_size(dtype), &room));
     uint8_t *to = room.values;
     from = 0;

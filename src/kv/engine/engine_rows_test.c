@@ -116,6 +116,32 @@ static void ranges_are_ascending(void **state) {
     engine_ops.destroy(engine);
 }
 
+/* A range without a bound on its rows does not make an answer that no packet can carry. */
+static void a_range_has_a_limit(void **state) {
+    enum { WIDE = 1 << 16, ROWS = PAYLOAD_ANSWER_MAX / (WIDE * (int)sizeof(float)) };
+    void *engine = engine_fixture_new(false);
+    float *values = calloc(WIDE, sizeof *values);
+    engine_fixture_define(engine, (definition_options){.id = 1, .dim = WIDE});
+    for (uint64_t key = 0; key < ROWS; key++) {
+        payload_writer writer = {0};
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, &key, 1, values, WIDE);
+        engine_fixture_apply(engine, &writer, 1);
+    }
+    free(values);
+    for (uint32_t most = 0; most < ROWS; most += ROWS - 1) { /* all rows; one less than all */
+        payload_writer writer = {0};
+        payload_room room;
+        const payload_head head = {.table = 1, .op = PAYLOAD_GET_RANGE, .count = most};
+        assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+        room.range[1] = UINT64_MAX;
+        engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+        payload_section section = engine_fixture_next(&answers, most == 0 ? PAYLOAD_NONE : PAYLOAD_RANGE);
+        assert_int_equal(section.count, most == 0 ? PAYLOAD_TOO_LARGE : most);
+        engine_fixture_end(&answers);
+    }
+    engine_ops.destroy(engine);
+}
+
 /* ---- Ranges between changes: present and previous versions, compared with a set of keys. */
 
 enum { NUMBERS = 4000, STRIDE = 7 };
@@ -313,6 +339,7 @@ int main(void) {
         cmocka_unit_test(rows_are_pushed_and_pulled),
         cmocka_unit_test(lists_that_are_named_show_what_is_there),
         cmocka_unit_test(ranges_are_ascending),
+        cmocka_unit_test(a_range_has_a_limit),
         cmocka_unit_test(ranges_follow_every_change),
         cmocka_unit_test(dtypes_are_kept_whole),
         cmocka_unit_test(counters_count),

@@ -30,7 +30,7 @@ static void vectors_are_as_long_as_the_longest(void **state) {
 
 /* Vectors that together exceed a message are refused; one of them fits. */
 static void an_answer_has_a_limit(void **state) {
-    enum { ITEMS = PAYLOAD_VECTORS_MAX / (int)sizeof(float) / 2 + 1 };
+    enum { ITEMS = PAYLOAD_ANSWER_MAX / (int)sizeof(float) / 2 + 1 };
     float *values = calloc(ITEMS, sizeof *values);
     void *engine = engine_fixture_new(false);
     payload_writer writer = {0};

@@ -65,13 +65,13 @@ enum {
     PAYLOAD_ALIGN = 8,
     PAYLOAD_HEAD = 16,
     PAYLOAD_PLACE = 16,
-    PAYLOAD_BYTES_MAX = 1 << 30,    /* limit of a payload, and of the decompressed body of a section */
-    PAYLOAD_VECTORS_MAX = 32 << 20, /* bytes of an answer up to which vectors are added to it; larger than any vector */
-    PAYLOAD_RUN_MAX = 1 << 20,      /* keys */
-    PAYLOAD_SMALL = 512,            /* bytes; smaller payloads are aligned on the stack */
-    PAYLOAD_KEPT = 8192,            /* bytes; larger memory of a writer is not reused */
-    PAYLOAD_BORROWED = 512,         /* bytes; smaller payloads are copied when they are sent */
-    PAYLOAD_ROWS_MAX = 64,          /* rows of a section that is written row by row */
+    PAYLOAD_BYTES_MAX = 1 << 30,   /* limit of a payload, and of the decompressed body of a section */
+    PAYLOAD_ANSWER_MAX = 32 << 20, /* bytes of an answer up to which values are added to it; larger than any vector */
+    PAYLOAD_RUN_MAX = 1 << 20,     /* keys */
+    PAYLOAD_SMALL = 512,           /* bytes; smaller payloads are aligned on the stack */
+    PAYLOAD_KEPT = 8192,           /* bytes; larger memory of a writer is not reused */
+    PAYLOAD_BORROWED = 512,        /* bytes; smaller payloads are copied when they are sent */
+    PAYLOAD_ROWS_MAX = 64,         /* rows of a section that is written row by row */
 };
 
 typedef enum payload_op {
@@ -116,8 +116,7 @@ typedef enum payload_reason { /* reason why an answer has no values */
                                   1, /* the slot does not have the table, and the query had no schema of it */
                               PAYLOAD_DROPPED,
                               PAYLOAD_MISFIT,    /* the section does not fit the kind of the table */
-                              PAYLOAD_TOO_LARGE, /* above PAYLOAD_BYTES_MAX, vectors above PAYLOAD_VECTORS_MAX, or
-                                                  * above the server's memory */
+                              PAYLOAD_TOO_LARGE, /* above PAYLOAD_ANSWER_MAX, or above the server's memory */
                               PAYLOAD_FORGOTTEN, /* the slot does not cache the key list with this hash */
 } payload_reason;
 

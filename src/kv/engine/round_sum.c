@@ -233,12 +233,36 @@ void round_sum_add(void *sum, span payload) {
 
 typedef void visit_fn(void *context, payload_head head, size_t value_bytes, const void *what);
 
+typedef struct key_run { /* consecutive keys: the content of one section */
+    const round_sum_key *index;
+    size_t count, items;
+    const uint8_t *values;
+} key_run;
+
+/* The keys from `at` on whose values fit one section: at least one. */
+static key_run cut_run(const round_sum_keys *keys, size_t at, size_t item) {
+    key_run run = {.index = keys->index + at, .values = keys->values};
+    if (keys->total * item <= ROUND_SUM_SECTION) { /* the usual case: one section has all keys */
+        run.count = keys->count;
+        run.items = keys->total;
+    }
+    for (; at + run.count < keys->count && run.count < UINT32_MAX; run.count++) {
+        size_t items = run.items + run.index[run.count].length;
+        if (run.count > 0 && items * item > ROUND_SUM_SECTION) break;
+        run.items = items;
+    }
+    return run;
+}
+
 static void visit_keys(const table *table, payload_op op, const round_sum_keys *keys, visit_fn *visit, void *context) {
     size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
     mr_dtype dtype = op == PAYLOAD_ERASE ? 0 : table->counters ? MR_I64 : MR_F32;
-    if (keys->count == 0) return;
-    payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = (uint32_t)keys->count};
-    visit(context, head, op == PAYLOAD_ERASE ? 0 : keys->total * item, keys);
+    for (size_t at = 0; at < keys->count;) {
+        key_run run = cut_run(keys, at, item);
+        payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = (uint32_t)run.count};
+        visit(context, head, run.items * item, &run);
+        at += run.count;
+    }
 }
 
 static void visit_blocks(const table *table, payload_op op, const stretches *all, visit_fn *visit, void *context) {
@@ -279,16 +303,16 @@ size_t round_sum_size(const void *sum) {
 }
 
 /* Copies values in key order; they are stored in the order of arrival, and prefetched. */
-static void gather(const round_sum_keys *keys, size_t item, const payload_room *room) {
+static void gather(const key_run *run, size_t item, const payload_room *room) {
     enum { AHEAD = 8 };
     uint8_t *to = room->values;
-    for (size_t i = 0; i < keys->count; i++) {
-        const round_sum_key *key = &keys->index[i];
-        if (i + AHEAD < keys->count) __builtin_prefetch(keys->values + keys->index[i + AHEAD].at * item);
+    for (size_t i = 0; i < run->count; i++) {
+        const round_sum_key *key = &run->index[i];
+        if (i + AHEAD < run->count) __builtin_prefetch(run->values + run->index[i + AHEAD].at * item);
         room->keys[i] = key->key;
         if (room->lengths != NULL) room->lengths[i] = key->length;
         if (to == NULL || key->length == 0) continue;
-        memcpy(to, keys->values + key->at * item, key->length * item);
+        memcpy(to, run->values + key->at * item, key->length * item);
         to += key->length * item;
     }
 }

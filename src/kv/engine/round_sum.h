@@ -14,12 +14,17 @@
  * contribution is copied, not added to 0, so that -0 stays -0.) Contributions of another dim or dtype than the first
  * one of their table are left out; so is a whole malformed payload.
  *
+ * Keyed values of more than ROUND_SUM_SECTION bytes are several sections, so that a sum may have any size: it can be
+ * larger than its contributions, of which each has other keys or is encoded.
+ *
  * Cost: the keys of a contribution are merged into those of the sum in O(both). Only changed values are touched; keyed
  * values are not moved, except a vector that becomes longer (round_sum_keys.h).
  *
  * These are the operations sum_* of state_machine.h. Memory as in section_decoder.h. */
 #pragma once
 #include "base/bytes.h"
+
+enum { ROUND_SUM_SECTION = 256 << 20 }; /* bytes of values that a section with several keys has at most */
 
 void *round_sum_begin(void *context, uint32_t slot);
 void round_sum_add(void *sum, span payload);

@@ -184,11 +184,44 @@ static void vectors_become_as_long_as_the_longest(void **state) {
     assert_end(&reader, bytes);
 }
 
+/* Each section of a sum is small enough to be applied, whatever the size of the sum. */
+static void a_large_sum_is_several_sections(void **state) {
+    enum { WIDE = 1 << 16, ROWS = 32, GIVEN = 34 }; /* 8 MB in each of 34 contributions */
+    float *values = xcalloc((size_t)ROWS * WIDE, sizeof *values);
+    void *sum = round_sum_begin(NULL, 0);
+    for (uint64_t i = 0; i < GIVEN; i++) {
+        payload_writer writer = {0};
+        uint64_t keys[ROWS];
+        for (uint64_t k = 0; k < ROWS; k++) {
+            keys[k] = k * GIVEN + i;
+            values[k * WIDE + WIDE - 1] = (float)keys[k];
+        }
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, ROWS, values, WIDE);
+        give(sum, &writer);
+    }
+    free(values);
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    assert_int_equal(next(&reader, PAYLOAD_ROUND).count, GIVEN);
+    uint64_t key = 0;
+    for (int i = 0; i < 2; i++) {
+        payload_section section = next(&reader, PAYLOAD_ADD_ROWS);
+        assert_true(section.values.size <= ROUND_SUM_SECTION);
+        assert_int_equal(section.values.size, (size_t)section.count * WIDE * sizeof(float));
+        for (uint32_t k = 0; k < section.count; k++, key++) {
+            assert_int_equal(section.keys[k], key);
+            assert_true(floats(&section)[k * WIDE + WIDE - 1] == (float)key && floats(&section)[k * WIDE] == 0);
+        }
+    }
+    assert_int_equal(key, ROWS * GIVEN);
+    assert_end(&reader, bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_added_in_the_order_of_ranks),  cmocka_unit_test(a_round_is_in_order),
         cmocka_unit_test(stretches_of_a_block_are_one),          cmocka_unit_test(values_of_another_shape_are_left_out),
-        cmocka_unit_test(vectors_become_as_long_as_the_longest),
+        cmocka_unit_test(vectors_become_as_long_as_the_longest), cmocka_unit_test(a_large_sum_is_several_sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

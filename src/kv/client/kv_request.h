@@ -21,7 +21,7 @@ enum { KV_REQUEST_SEEN = 16 << 10 };     /* blocks from this size in bytes are r
 enum { KV_REQUEST_BORROWED = 64 << 10 }; /* blocks from this size in bytes are sent without a copy (zero_copy.h) */
 enum { KV_REQUEST_STREAMED = 4 << 20 };  /* bytes of a whole pull that exceed the caches of a CPU */
 enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent before the next ones are split */
-enum { KV_REQUEST_RANGE = 8 << 20 };      /* bytes of the rows of a range in one answer */
+enum { KV_REQUEST_RANGE = 8 << 20 };     /* bytes of the rows of a range in one answer */
 /* Limit of the bytes that a BSP step pushes to a slot, and additional room for schemas. */
 enum { KV_REQUEST_STEP_MAX = 1000 << 20, KV_REQUEST_STEP_REST = 1 << 20, KV_REQUEST_VECTOR_MAX = 15 << 20 };
 

@@ -65,7 +65,7 @@ static void measure(void *engine, span sum, span noise) {
 }
 
 static void sum(void *engine, span payload) {
-    void *sum = engine_ops.sum_begin(NULL, 0);
+    void *sum = engine_ops.sum_begin(engine);
     engine_ops.sum_add(sum, payload);
     engine_ops.sum_add(sum, payload);
     shared_bytes *bytes = shared_bytes_new(engine_ops.sum_size(sum));

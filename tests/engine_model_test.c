@@ -210,8 +210,8 @@ typedef struct day {
     bool rounds;
 } day;
 
-static shared_bytes *sum_of(change *changes, size_t *count, rng *rng) {
-    void *sum = engine_ops.sum_begin(NULL, 0);
+static shared_bytes *sum_of(const void *engine, change *changes, size_t *count, rng *rng) {
+    void *sum = engine_ops.sum_begin(engine);
     for (int rank = 0; rank < RANKS; rank++) {
         payload_writer writer = {0};
         for (uint64_t i = rng_below(rng, 6); i > 0; i--) write_one(&writer, changes, count, rng);
@@ -231,7 +231,7 @@ static void push(day *day, uint64_t moment) {
     shared_bytes *payload;
     day->before = day->now;
     if (day->rounds) {
-        payload = sum_of(changes, &count, &day->rng);
+        payload = sum_of(day->engine, changes, &count, &day->rng);
         do_round(&day->now, changes, count);
     } else {
         payload_writer writer = {0};

@@ -30,7 +30,7 @@ static void apply(void *self, span payload, uint64_t moment) {
     }
 }
 
-static void *sum_begin(void *context, uint32_t slot) { return xcalloc(FLOAT_MACHINE_WIDTH, sizeof(double)); }
+static void *sum_begin(const void *self) { return xcalloc(FLOAT_MACHINE_WIDTH, sizeof(double)); }
 
 static void sum_add(void *sum, span payload) {
     double *total = sum, part[FLOAT_MACHINE_WIDTH];

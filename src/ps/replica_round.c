@@ -77,7 +77,7 @@ static bool is_sum_of(const replica *replica, const rank_set *set) {
 static void add_up(replica *replica, const rank_set *set) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->contributions != NULL);
     if (!is_sum_of(replica, set)) drop_sum(replica);
-    if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->host->values_context, replica->slot);
+    if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->values);
     replica->adds = true;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
         replica_contribution *contribution = &replica->contributions[i];

@@ -267,7 +267,7 @@ static void destroy(void *self) {
 }
 
 static void apply(void *self, span payload, uint64_t moment) {}
-static void *sum_begin(void *context, uint32_t slot) { return NULL; } /* contributions to a round state are empty */
+static void *sum_begin(const void *self) { return NULL; } /* contributions to a round state are empty */
 static void sum_add(void *sum, span payload) {}
 static size_t sum_size(const void *sum) { return 0; }
 static void sum_write(const void *sum, void *out) {}

@@ -32,8 +32,9 @@ typedef struct state_machine_ops {
      * `moment`: clock of schedules and ages: the step of the push, or the version that a round makes. */
     void (*apply)(void *self, span payload, uint64_t moment);
 
-    /* The payload of a round: contributions added up one after the other, in the order of ranks. */
-    void *(*sum_begin)(void *context, uint32_t slot); /* an empty sum */
+    /* The payload of a round: contributions added up one after the other, in the order of ranks. `self`: the values
+     * that get the sum, borrowed until `sum_end`. */
+    void *(*sum_begin)(const void *self); /* an empty sum */
     void (*sum_add)(void *sum, span payload);
     size_t (*sum_size)(const void *sum);
     void (*sum_write)(const void *sum, void *out); /* `sum_size` bytes */

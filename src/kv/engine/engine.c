@@ -80,15 +80,8 @@ static uint64_t time_of(const engine_table *table, uint64_t moment) {
     return moment > table->now ? moment : table->now;
 }
 
-/* A section that is compressed otherwise than its table is refused: a server has the libraries of its tables only. */
-static bool is_packed_as_agreed(const engine_table *table, const payload_section *section) {
-    if ((section->flags & PAYLOAD_PRESSED) == 0 || section->body.size == 0) return true;
-    uint8_t id = section->body.data[0];
-    return id == COMPRESSOR_STORED || id == (uint8_t)table->schema.press;
-}
-
 static const payload_section *unfold(engine *engine, const engine_table *table, const payload_section *section) {
-    return is_packed_as_agreed(table, section) ? section_decoder_unfold(&engine->decoder, section) : NULL;
+    return engine_packs_as(&table->schema, section) ? section_decoder_unfold(&engine->decoder, section) : NULL;
 }
 
 static void push_section(engine *engine, const payload_section *section, uint64_t moment, uint32_t members) {

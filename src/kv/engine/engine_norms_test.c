@@ -34,8 +34,8 @@ static void finish(scene *scene) {
 }
 
 /* Sum of `ranks` equal contributions. */
-static shared_bytes *sum_of(payload_writer *writer, uint32_t ranks) {
-    void *sum = engine_ops.sum_begin(NULL, 0);
+static shared_bytes *sum_of(const void *engine, payload_writer *writer, uint32_t ranks) {
+    void *sum = engine_ops.sum_begin(engine);
     for (uint32_t i = 0; i < ranks; i++) engine_ops.sum_add(sum, payload_written(writer));
     shared_bytes *bytes = shared_bytes_new(engine_ops.sum_size(sum));
     engine_ops.sum_write(sum, shared_bytes_room(bytes));
@@ -50,7 +50,7 @@ static void close_round(scene *scene, uint32_t ranks) {
     bool needs[SLOTS] = {0};
     scene->moment++;
     scene->phases = 0;
-    for (int i = 0; i < SLOTS; i++) sums[i] = sum_of(&scene->writer[i], ranks);
+    for (int i = 0; i < SLOTS; i++) sums[i] = sum_of(scene->engine[i], &scene->writer[i], ranks);
     for (bool any = true; any; scene->phases += any) {
         span parts[SLOTS] = {{0}};
         shared_bytes *bytes[SLOTS] = {0};
@@ -234,7 +234,7 @@ static void measuring_changes_nothing(void **state) {
     shared_bytes *before = engine_fixture_bytes(scene.engine[0]);
     push_block(&scene, 0, 0, 0, 3);
     push_block(&scene, 0, 5, 7, 3); /* the array has no such block */
-    shared_bytes *sum = sum_of(&scene.writer[0], 1);
+    shared_bytes *sum = sum_of(scene.engine[0], &scene.writer[0], 1);
     shared_bytes *part = engine_ops.measure(scene.engine[0], shared_bytes_bytes(sum), (span){0}, 2);
     assert_int_equal(shared_bytes_bytes(part).size, SLOT_NORMS_ITEM);
     shared_bytes *more = engine_ops.measure(scene.engine[0], shared_bytes_bytes(sum), shared_bytes_bytes(part), 2);

@@ -113,7 +113,7 @@ static void rates_follow_the_moment(void **state) {
 
 static void rounds_are_averaged(void **state) {
     for (int average = 0; average < 2; average++) {
-        void *engine = engine_fixture_new(false), *sum = engine_ops.sum_begin(NULL, 0);
+        void *engine = engine_fixture_new(false), *sum = engine_ops.sum_begin(engine);
         engine_fixture_define(engine, (definition_options){.average = average});
         for (int rank = 0; rank < 4; rank++) {
             payload_writer writer = {0};

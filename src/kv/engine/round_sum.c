@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/binary_search.h"
+#include "kv/engine/engine_internal.h"
 #include "kv/engine/round_sum_keys.h"
-#include "kv/engine/section_decoder.h"
 
 typedef struct stretch { /* part of a block */
     payload_place place;
@@ -33,6 +33,7 @@ typedef struct table {
 } table;
 
 typedef struct round_sum {
+    const engine *engine; /* borrowed: the tables of the slot */
     uint32_t members;
     bool any;
     table *tables; /* owned, by id */
@@ -40,7 +41,7 @@ typedef struct round_sum {
     section_decoder decoder;
 } round_sum;
 
-void *round_sum_begin(void *context, uint32_t slot) { return xcalloc(1, sizeof(round_sum)); }
+void *round_sum_begin(const void *engine) { return XNEW(round_sum, .engine = engine); }
 
 static void free_stretches(stretches *stretches) {
     for (size_t i = 0; i < stretches->count; i++) free(stretches->list[i].values);
@@ -213,6 +214,19 @@ static void take(round_sum *sum, const payload_section *section) {
         add_keys(sum, table, section);
 }
 
+/* As engine_packs_as; the table may be defined in this round only. */
+static bool is_packed_as_agreed(const round_sum *sum, const payload_section *section) {
+    if ((section->flags & PAYLOAD_PRESSED) == 0) return true;
+    const engine_table *known = engine_table_find(sum->engine, section->table, false);
+    if (known != NULL) return engine_packs_as(&known->schema, section);
+    size_t at = binary_search_first(&section->table, sum->tables, sum->count, sizeof *sum->tables, binary_search_u32);
+    const table *defined = at < sum->count && sum->tables[at].id == section->table ? &sum->tables[at] : NULL;
+    table_schema schema;
+    bool valid = defined != NULL && defined->schema != NULL &&
+                 table_schema_decode(span_of(defined->schema, defined->schema_size), &schema) == MR_OK;
+    return engine_packs_as(valid ? &schema : NULL, section);
+}
+
 void round_sum_add(void *sum, span payload) {
     round_sum *round_sum = sum;
     span bytes;
@@ -222,6 +236,7 @@ void round_sum_add(void *sum, span payload) {
     if (bytes.size > 0 && payload_check(bytes) == MR_OK) {
         payload_reader reader = payload_open(bytes);
         for (payload_section folded; payload_next(&reader, &folded);) {
+            if (!is_packed_as_agreed(round_sum, &folded)) continue;
             const payload_section *section = section_decoder_unfold(&round_sum->decoder, &folded);
             if (section != NULL) take(round_sum, section);
         }

@@ -12,7 +12,8 @@
  * So a round erases, assigns, and then makes one update with the sum of all contributions. Contributions are added one
  * after the other, ((a + b) + c) + …, in fp32 or int64, with the same bits as a plain loop over the ranks. (The first
  * contribution is copied, not added to 0, so that -0 stays -0.) Contributions of another dim or dtype than the first
- * one of their table are left out; so is a whole malformed payload.
+ * one of their table are left out; so are sections that are compressed otherwise than their table (engine_packs_as), and
+ * a whole malformed payload.
  *
  * Keyed values of more than ROUND_SUM_SECTION bytes are several sections, so that a sum may have any size: it can be
  * larger than its contributions, of which each has other keys or is encoded.
@@ -26,7 +27,7 @@
 
 enum { ROUND_SUM_SECTION = 256 << 20 }; /* bytes of values that a section with several keys has at most */
 
-void *round_sum_begin(void *context, uint32_t slot);
+void *round_sum_begin(const void *engine);
 void round_sum_add(void *sum, span payload);
 size_t round_sum_size(const void *sum); /* 0: no contribution */
 void round_sum_write(const void *sum, void *out);

@@ -9,9 +9,13 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "kv/engine/engine_internal.h"
+#include "tests/support/engine_fixture.h"
 #include "tests/support/payload_builder.h"
 
 enum { KEYS = 300, DIM = 4, RANKS = 7 };
+
+static const engine no_tables;
 
 static void give(void *sum, payload_writer *writer) { /* adds the payload as a contribution, and empties it */
     round_sum_add(sum, payload_written(writer));
@@ -47,7 +51,7 @@ static void rows_are_added_in_the_order_of_ranks(void **state) {
     for (int turn = 0; turn < 20; turn++) {
         float expected[KEYS][DIM];
         int pushes[KEYS] = {0};
-        void *sum = round_sum_begin(NULL, 0);
+        void *sum = round_sum_begin(&no_tables);
         for (int rank = 0; rank < RANKS; rank++) {
             payload_writer writer = {0};
             uint64_t keys[KEYS];
@@ -84,7 +88,7 @@ static void rows_are_added_in_the_order_of_ranks(void **state) {
 }
 
 static void a_round_is_in_order(void **state) {
-    void *sum = round_sum_begin(NULL, 0);
+    void *sum = round_sum_begin(&no_tables);
     const uint64_t keys[] = {1, 2};
     for (int rank = 0; rank < 2; rank++) {
         const float add[] = {1, 2}, set[] = {(float)rank, 5};
@@ -111,7 +115,7 @@ static void a_round_is_in_order(void **state) {
 }
 
 static void stretches_of_a_block_are_one(void **state) {
-    void *sum = round_sum_begin(NULL, 0);
+    void *sum = round_sum_begin(&no_tables);
     payload_writer writer = {0};
     payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 5, 10, 6}, (const float[]){1, 2}, 2);
     payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 4, 10, 0}, (const float[]){9}, 1);
@@ -137,7 +141,7 @@ static void stretches_of_a_block_are_one(void **state) {
 }
 
 static void values_of_another_shape_are_left_out(void **state) {
-    void *sum = round_sum_begin(NULL, 0);
+    void *sum = round_sum_begin(&no_tables);
     payload_writer writer = {0};
     assert_int_equal(round_sum_size(sum), 0);
     round_sum_add(sum, span_of("nonsense", 8));
@@ -156,7 +160,7 @@ static void values_of_another_shape_are_left_out(void **state) {
 }
 
 static void vectors_become_as_long_as_the_longest(void **state) {
-    void *sum = round_sum_begin(NULL, 0);
+    void *sum = round_sum_begin(&no_tables);
     static const float values[] = {1, 2, 3, 4, 5};
     const uint32_t lengths[] = {2, 0, 5, 1, 5};
     for (size_t i = 0; i < 5; i++) {
@@ -188,7 +192,7 @@ static void vectors_become_as_long_as_the_longest(void **state) {
 static void a_large_sum_is_several_sections(void **state) {
     enum { WIDE = 1 << 16, ROWS = 32, GIVEN = 34 }; /* 8 MB in each of 34 contributions */
     float *values = xcalloc((size_t)ROWS * WIDE, sizeof *values);
-    void *sum = round_sum_begin(NULL, 0);
+    void *sum = round_sum_begin(&no_tables);
     for (uint64_t i = 0; i < GIVEN; i++) {
         payload_writer writer = {0};
         uint64_t keys[ROWS];
@@ -217,11 +221,51 @@ static void a_large_sum_is_several_sections(void **state) {
     assert_end(&reader, bytes);
 }
 
+/* A contribution of rows, compressed with lz4. False: this machine has no lz4. */
+static bool give_pressed(void *sum) {
+    static const uint64_t keys[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float values[8 * 16];
+    payload_writer writer = {0};
+    compressor *compressor;
+    if (compressor_open(COMPRESSOR_LZ4, &compressor) != MR_OK) return false;
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 8, values, 16);
+    assert_int_equal(payload_press(&writer, compressor), MR_OK);
+    compressor_close(compressor);
+    give(sum, &writer);
+    return true;
+}
+
+/* A server has the libraries of its tables only: a contribution with another compression must not make it end. The
+ * table is known to the engine, or defined in the round, or neither. */
+static void only_the_compression_of_the_table_is_decoded(void **state) {
+    static const char *const codecs[] = {"none", "zstd", "lz4", NULL};
+    for (int defines = 0; defines < 2; defines++)
+        for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+            void *engine = engine_fixture_new(true), *sum = round_sum_begin(engine);
+            definition_options table = {.dim = 16, .codec = codecs[i]};
+            payload_writer writer = {0};
+            if (codecs[i] != NULL && defines) {
+                payload_define(&writer, table);
+                give(sum, &writer);
+            } else if (codecs[i] != NULL) {
+                engine_fixture_define(engine, table);
+            }
+            size_t before = round_sum_size(sum);
+            if (give_pressed(sum)) assert_int_equal(round_sum_size(sum) >= before + 8 * 16 * sizeof(float), i == 2);
+            round_sum_end(sum);
+            engine_ops.destroy(engine);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_added_in_the_order_of_ranks),  cmocka_unit_test(a_round_is_in_order),
-        cmocka_unit_test(stretches_of_a_block_are_one),          cmocka_unit_test(values_of_another_shape_are_left_out),
-        cmocka_unit_test(vectors_become_as_long_as_the_longest), cmocka_unit_test(a_large_sum_is_several_sections),
+        cmocka_unit_test(rows_are_added_in_the_order_of_ranks),
+        cmocka_unit_test(a_round_is_in_order),
+        cmocka_unit_test(stretches_of_a_block_are_one),
+        cmocka_unit_test(values_of_another_shape_are_left_out),
+        cmocka_unit_test(vectors_become_as_long_as_the_longest),
+        cmocka_unit_test(a_large_sum_is_several_sections),
+        cmocka_unit_test(only_the_compression_of_the_table_is_decoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/elide.h"
+
 static _Thread_local char last_error[ERROR_TEXT_MAX];
 
 const char *mr_last_error(void) { return last_error; }
@@ -30,37 +32,25 @@ const char *mr_status_text(mr_status status) {
     return is_known(status) ? statuses[status].text : "a status that this version does not know";
 }
 
-/* Length of the text, at most `room` bytes, without a partial UTF-8 character at the end. */
-static size_t length_cut(const char *text, size_t room) {
-    size_t length = strnlen(text, room + 1);
-    if (length <= room) return length;
-    for (length = room; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) length--;
-    return length;
-}
-
-/* Stores "text: reason". When both are long, each gets half. The arguments may have been made from the stored text, so
- * callers pass copies. */
+/* Stores "text: reason". When both are long, each gets half, without its middle (elide.h). The arguments may have been
+ * made from the stored text, so callers pass copies. */
 static void keep(const char *text, const char *reason) {
-    size_t room = ERROR_TEXT_MAX - 1, reason_length = 0;
-    if (reason != NULL) {
-        room -= 2;
-        size_t half = room / 2, text_length = strlen(text);
-        reason_length = length_cut(reason, text_length < half ? room - text_length : half);
-        room -= reason_length;
+    size_t length = strlen(text);
+    if (reason == NULL) {
+        elide(text, length, last_error, sizeof last_error);
+        return;
     }
-    size_t length = length_cut(text, room);
-    memcpy(last_error, text, length);
-    if (reason != NULL) {
-        memcpy(last_error + length, ": ", 2);
-        memcpy(last_error + length + 2, reason, reason_length);
-        length += 2 + reason_length;
-    }
-    last_error[length] = '\0';
+    size_t room = sizeof last_error - sizeof ": ", half = room / 2, reason_length = strlen(reason);
+    size_t reason_room = length < half ? room - length : half;
+    size_t text_room = room - (reason_length < reason_room ? reason_length : reason_room);
+    size_t used = elide(text, length, last_error, text_room + 1);
+    memcpy(last_error + used, ": ", 2);
+    elide(reason, reason_length, last_error + used + 2, sizeof last_error - used - 2);
 }
 
-/* One byte longer than the stored text, so that keep() detects truncation and cuts between two characters. */
+/* Longer than the stored text, so that its end is known. */
 #define FORMAT_TEXT(text, format)                    \
-    char text[ERROR_TEXT_MAX + 1];                   \
+    char text[4 * ERROR_TEXT_MAX];                   \
     va_list arguments;                               \
     va_start(arguments, format);                     \
     vsnprintf(text, sizeof text, format, arguments); \

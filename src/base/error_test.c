@@ -124,9 +124,22 @@ static void a_cut_leaves_whole_characters(void **state) {
         while (at < text + sizeof text - 8) at = stpcpy(at, "€"); /* three bytes */
         error_set(MR_IO, "%s", text);
         size_t length = strlen(mr_last_error());
-        assert_in_range(length, ERROR_TEXT_MAX - 3, ERROR_TEXT_MAX - 1);
-        assert_int_equal((length - shift) % 3, 0);
+        const char *mark = strstr(mr_last_error(), " ... ");
+        assert_in_range(length, ERROR_TEXT_MAX - 5, ERROR_TEXT_MAX - 1);
+        assert_non_null(mark);
+        assert_int_equal(((size_t)(mark - mr_last_error()) - shift) % 3, 0);
+        assert_int_equal(strlen(mark + 5) % 3, 0);
     }
+}
+
+/* An error that is wrapped again and again keeps its first cause. */
+static void the_first_cause_survives_any_number_of_wraps(void **state) {
+    error_set(MR_IO, "cannot write block 17 of 'x': no space left");
+    for (int i = 0; i < 5000; i++) error_wrap(MR_IO, "level %d of a long chain of calls", i);
+    const char *cause = strstr(mr_last_error(), "cannot write block 17 of 'x': no space left");
+    assert_non_null(cause);
+    assert_int_equal(cause[strlen("cannot write block 17 of 'x': no space left")], '\0');
+    assert_memory_equal(mr_last_error(), "level 4999 of a long chain of calls: level 4998", 47);
 }
 
 static void *fail_elsewhere(void *argument) {
@@ -167,6 +180,7 @@ int main(void) {
         cmocka_unit_test(the_last_error_may_be_an_argument),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(a_cut_leaves_whole_characters),
+        cmocka_unit_test(the_first_cause_survives_any_number_of_wraps),
         cmocka_unit_test(each_thread_has_its_own),
         cmocka_unit_test(try_passes_failures_on),
     };

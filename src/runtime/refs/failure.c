@@ -10,14 +10,14 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/elide.h"
 #include "base/error.h"
 #include "net/value.h"
 
 static char *copy_text(span text) {
     size_t size = text.size > FAILURE_TEXT_MAX ? FAILURE_TEXT_MAX : text.size;
     char *copy = xmalloc(size + 1);
-    memcpy(copy, text.data, size);
-    copy[size] = '\0';
+    elide((const char *)text.data, text.size, copy, size + 1);
     return copy;
 }
 
@@ -135,20 +135,32 @@ mr_status failure_pack(const failure *failure, value_pack **out) {
     return status;
 }
 
-void failure_text(const failure *failure, char *out, size_t size) {
+/* As snprintf: returns the length of the whole text. */
+static size_t write_text(const failure *failure, char *out, size_t size) {
     size_t used = 0;
     const char *between = "", *origin = "";
-    for (int depth = 0; failure != NULL && used < size; depth++) {
+    for (int depth = 0; failure != NULL; depth++) {
         bool said = failure->origin[0] == '\0' || strcmp(failure->origin, origin) == 0;
         origin = failure->origin;
-        int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ",
-                             failure->message);
+        size_t at = used < size ? used : size;
+        int wrote =
+            snprintf(out + at, size - at, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ", failure->message);
         if (wrote < 0) break;
         used += (size_t)wrote;
         const struct failure *next = next_kept(failure, depth, FAILURE_TOLD_MAX);
         between = next == failure->cause ? ", because " : ", because of others, because ";
         failure = next;
     }
+    return used;
+}
+
+void failure_text(const failure *failure, char *out, size_t size) {
+    size_t length = write_text(failure, out, size);
+    if (length < size) return;
+    char *whole = xmalloc(length + 1);
+    write_text(failure, whole, length + 1);
+    elide(whole, length, out, size);
+    free(whole);
 }
 
 mr_status failure_raise(const failure *failure) {

@@ -18,7 +18,8 @@ typedef struct failure {
     size_t detail_size;
 } failure;
 
-/* Takes over the reference to the cause (NULL: none). Texts are copied and cut at FAILURE_TEXT_MAX. */
+/* Takes over the reference to the cause (NULL: none). Texts are copied, without their middle above
+ * FAILURE_TEXT_MAX. */
 failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause);
 static inline failure *failure_ref(failure *failure) {
     failure->refs++;
@@ -40,7 +41,7 @@ MR_MUST mr_status failure_pack(const failure *failure, value_pack **out);
 /* Whether the actor or worker died (MR_ERRORS_PASS_DEATHS), instead of the body failing. */
 static inline bool failure_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
 
-/* "task 'divide' in process 4711: division by zero, because …" */
+/* "task 'divide' in process 4711: division by zero, because …". A text that is too long loses its middle. */
 void failure_text(const failure *failure, char *out, size_t size);
 /* Sets this thread's last error to the failure; returns the code. */
 mr_status failure_raise(const failure *failure);

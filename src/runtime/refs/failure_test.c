@@ -147,6 +147,24 @@ static void the_story_is_told(void **state) {
     failure_unref(failed);
 }
 
+/* Each task of a nest waits for the next one and fails with its error: the text of each level has the first cause. */
+static void the_first_cause_survives_any_depth(void **state) {
+    static const char cause[] = "task 'divide' in worker process 4711: division by zero in row 17";
+    failure *first =
+        failure_create(MR_TASK_FAILED, "division by zero in row 17", "task 'divide' in worker process 4711", NULL);
+    assert_int_equal(failure_raise(first), MR_TASK_FAILED);
+    failure_unref(first);
+    for (int level = 5000; level > 0; level--) {
+        char origin[64];
+        snprintf(origin, sizeof origin, "task 'nest' in worker process %d", level);
+        failure *failed = failure_create(MR_TASK_FAILED, mr_last_error(), origin, NULL);
+        assert_int_equal(failure_raise(failed), MR_TASK_FAILED);
+        failure_unref(failed);
+        assert_string_equal(mr_last_error() + strlen(mr_last_error()) - strlen(cause), cause);
+    }
+    assert_memory_equal(mr_last_error(), "task 'nest' in worker process 1: task 'nest' in worker process 2: ", 66);
+}
+
 static void refuse(const void *bytes, size_t size) {
     uint8_t *exact = xmalloc(size ? size : 1); /* exact size, so that a sanitizer detects a read beyond it */
     if (size > 0) memcpy(exact, bytes, size);
@@ -247,6 +265,7 @@ int main(void) {
         cmocka_unit_test(a_very_long_chain_is_freed),
         cmocka_unit_test(the_same_place_is_named_once),
         cmocka_unit_test(the_story_is_told),
+        cmocka_unit_test(the_first_cause_survives_any_depth),
         cmocka_unit_test(malformed_failures_are_refused),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
     };

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +60,20 @@ MR_TASK(waits_for_ever) {
     fclose(file);
     MR_TRY(mr_call_task(mr_call_context(call), "never_ends", &ref));
     return mr_get(mr_call_context(call), ref, MR_FOREVER, &value);
+}
+
+/* Returns its process id and the future of a task that runs for so many ms. */
+MR_TASK(leaves_a_task_behind) {
+    mr_arg ms;
+    mr_ref ref;
+    mr_value given;
+    MR_TRY(mr_arg_value(call, 0, &given));
+    ms = mr_value_arg(&given);
+    MR_TRY(mr_task_submit(mr_call_context(call), "pid_after_ms", NULL, &ms, 1, &ref));
+    const mr_arg both[] = {mr_int(getpid()), mr_future(ref)};
+    mr_status status = mr_return(call, mr_list(both, 2));
+    mr_release(mr_call_context(call), ref);
+    return status;
 }
 
 MR_CREATE(Idle) { return MR_OK; }
@@ -140,6 +155,29 @@ static void processes_that_wait_sleep(void **state) {
     mr_actor_release(mr, actor);
     unlink(path);
     rmdir(folder);
+}
+
+/* A worker that is to leave, with max_calls, stays for the task that it has submitted, and ends when nobody needs it. */
+static void a_worker_that_leaves_sleeps_while_it_is_needed(void **state) {
+    mr_ref ref;
+    mr_value value, item;
+    int64_t pid;
+    const mr_arg ms = mr_int(WATCHED_US / 1000 + 500);
+    assert_int_equal(
+        mr_task_submit(mr, "leaves_a_task_behind", &MR_OPTIONS(mr_task_options, .max_calls = 1), &ms, 1, &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+    assert_int_equal(mr_value_int(&item, &pid), MR_OK);
+    usleep(LATER_US);
+    long before = switches((int)pid);
+    usleep(WATCHED_US);
+    long count = switches((int)pid) - before;
+    print_message("    a worker that leaves: %ld switches in %d s\n", count, WATCHED_US / 1000000);
+    assert_in_range(count, 0, SWITCHES_MAX);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    for (int64_t waited_us = 0; kill((pid_t)pid, 0) == 0 && waited_us < PATIENCE_US; waited_us += 1000) usleep(1000);
+    assert_int_not_equal(kill((pid_t)pid, 0), 0);
 }
 
 /* ---- Waits for several futures. */
@@ -303,9 +341,13 @@ static void an_interrupt_reaches_its_thread(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_that_wait_sleep),          cmocka_unit_test(a_wait_for_all_ends_with_the_last),
-        cmocka_unit_test(a_wait_for_all_ends_with_a_failure), cmocka_unit_test(an_interrupt_ends_a_wait),
-        cmocka_unit_test(an_interrupted_wait_continues),      cmocka_unit_test(an_interrupt_reaches_its_thread),
+        cmocka_unit_test(processes_that_wait_sleep),
+        cmocka_unit_test(a_worker_that_leaves_sleeps_while_it_is_needed),
+        cmocka_unit_test(a_wait_for_all_ends_with_the_last),
+        cmocka_unit_test(a_wait_for_all_ends_with_a_failure),
+        cmocka_unit_test(an_interrupt_ends_a_wait),
+        cmocka_unit_test(an_interrupted_wait_continues),
+        cmocka_unit_test(an_interrupt_reaches_its_thread),
     };
     return runtime_main_with(tests, .num_workers = 4);
 }

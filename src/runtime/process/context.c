@@ -70,8 +70,18 @@ static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
     return clock_deadline_us(now_us, timeout_us > SPIN_WAIT_SPIN_US ? timeout_us - SPIN_WAIT_SPIN_US : 0);
 }
 
+/* Wakes the thread of worker_loop_out when the worker is not needed any more: the last message was handled, and the
+ * driving thread is about to sleep. */
+static __attribute__((noinline)) bool has_drained(mr_context *mr) {
+    if (worker_is_needed(mr->worker.worker)) return false;
+    mr->drains = false;
+    context_wake(mr, &mr->idle, true);
+    return true;
+}
+
 /* Sleeps, after a spin without a message. Returns as context_await_more. */
 static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    if (mr->drains && has_drained(mr)) return true;
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
     if (now_us >= *deadline_us) return false;

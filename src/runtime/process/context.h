@@ -65,6 +65,7 @@ struct mr_context {
     list idle;                /* queue of worker threads that wait for work */
     uint32_t blocked;         /* worker threads that wait long in mr_get */
     bool serving;             /* a worker's first thread has started */
+    bool drains;              /* a worker that leaves waits until it is not needed (worker_loop_out) */
     void (*loop)(void *user); /* event loop of an actor, which waits for calls (mr_set_loop); NULL: none */
     void *loop_user;
     bool loop_woken;          /* mr_serve_wake was called */

@@ -238,9 +238,8 @@ void worker_loop(mr_context *mr) {
 }
 
 void worker_loop_out(mr_context *mr) {
-    enum { LOOK_US = 10 * 1000 };
     context_lock(mr);
-    while (worker_is_needed(mr->worker.worker))
-        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* MR_TIMEOUT: it checks again */
+    mr->drains = true;
+    while (worker_is_needed(mr->worker.worker) && context_wait_in(mr, &mr->idle, -1) == MR_OK) {}
     context_unlock(mr);
 }

@@ -231,7 +231,7 @@ static bool take_escape(parser *parser, uint8_t out[4], size_t *size) {
 
 /* Reads a string of less than `room` bytes and appends a NUL. */
 static bool take_string(parser *parser, char *out, size_t room) {
-    size_t used = 0, size;
+    size_t used = 0, size = 0;
     if (!take(parser, '"')) return false;
     for (;;) {
         uint8_t bytes[4];

@@ -436,6 +436,52 @@ static void a_killed_node_takes_it_along(void **state) {
     runtime_fixture_gone(*state, "kill -9 of the node");
 }
 
+/* Whether the status says that the deployment has ended, and the text has the part. */
+static bool says_the_end(mr_status status, const char *part) {
+    bool so = status == MR_PEER_DIED && strstr(mr_last_error(), part) != NULL;
+    if (!so) fprintf(stderr, "status %d: '%s', not '%s'\n", status, mr_last_error(), part);
+    return so;
+}
+
+/* A worker that waits for the parameter server, not for the runtime. */
+static int await_the_end_of_the_node(void *world) {
+    int node;
+    uint64_t key = 7, step;
+    float one = 1, found = 0;
+    char cause[128];
+    mr_ps *ps, *other;
+    mr_ps_table *table;
+    mr_ps_cluster_map *map;
+    TEST_CHILD_CHECK(starts(world, MR_PS_ASP));
+    TEST_CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                     MR_OK);
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_find(world, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
+    snprintf(cause, sizeof cause, "the node (process %d), which runs it, was killed by signal 9 (SIGKILL)", node);
+    int64_t began = runtime_fixture_now_ms();
+    mr_status status = MR_OK;
+    while (status == MR_OK)
+        status = mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL); /* until servers are killed */
+    TEST_CHILD_CHECK(says_the_end(status, cause));
+    TEST_CHILD_CHECK(says_the_end(mr_ps_flush(ps, PATIENCE_US), cause) || mr_ps_flush(ps, PATIENCE_US) == MR_OK);
+    TEST_CHILD_CHECK(says_the_end(mr_ps_barrier(ps, "all", MR_PS_WORKERS, PATIENCE_US), cause));
+    TEST_CHILD_CHECK(says_the_end(mr_ps_connect(mr_ps_address(deployment), 1, PATIENCE_US, &other), "has ended: "));
+    TEST_CHILD_CHECK(says_the_end(mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &map), "has ended: "));
+    TEST_CHILD_CHECK(runtime_fixture_now_ms() - began < 10 * 1000); /* ten times the bar */
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    mr_ps_stop(mr, deployment);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void the_end_of_the_node_is_reported_at_once(void **state) {
+    assert_int_equal(test_child_run(await_the_end_of_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "kill -9 of the node");
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
@@ -450,6 +496,7 @@ int main(void) {
         IN_A_WORLD(a_server_that_cannot_begin_says_why),
         IN_A_WORLD(a_killed_program_takes_it_along),
         IN_A_WORLD(a_killed_node_takes_it_along),
+        IN_A_WORLD(the_end_of_the_node_is_reported_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,7 @@ static void processes_that_wait_sleep(void **state) {
     rmdir(folder);
 }
 
-/* A worker that is to leave, with max_calls, stays for the task that it has submitted, and ends when nobody needs it. */
+/* A worker that is to leave (max_calls) stays for the task that it has submitted, and ends after that. */
 static void a_worker_that_leaves_sleeps_while_it_is_needed(void **state) {
     mr_ref ref;
     mr_value value, item;

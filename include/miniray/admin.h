@@ -348,6 +348,19 @@ typedef struct mr_ps_overview {                /* tables, dataset, checkpoints a
 MR_API MR_MUST mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out);
 MR_API void mr_ps_overview_free(mr_ps_overview *overview);
 
+/* ---- Supervision of a parameter server. */
+
+typedef struct mr_ps_supervision mr_ps_supervision; /* opaque */
+
+/* Of a process that starts the scheduler and the servers of a deployment itself, and with which all of them end
+ * (`miniray ps local` does so): creates a private temporary directory for their socket and state. It is removed at
+ * mr_ps_supervision_end, and also when this process is killed. Programs whose scheduler's socket is in the directory
+ * notice the end of this process at once: their calls return MR_PEER_DIED, with the cause. Call it while the process
+ * has one thread, since it forks. MR_IO: no temporary directory. */
+MR_API MR_MUST mr_status mr_ps_supervise(mr_ps_supervision **out);
+MR_API const char *mr_ps_supervision_dir(const mr_ps_supervision *supervision); /* at most 36 bytes; borrowed */
+MR_API void mr_ps_supervision_end(mr_ps_supervision *supervision);              /* frees it; no-op if NULL */
+
 /* ---- Checkpoints of a parameter server. */
 
 /* Makes a checkpoint now, with or without an interval. After MR_OK a checkpoint that began after this call is

@@ -52,19 +52,10 @@ py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s) {
                         .status = MR_TIMEOUT};
 }
 
-/* Whether the connection's deployment has ended: an exception is set. */
-static bool has_ended(const py_ps_wait *wait) {
-    if (wait->connection == NULL || wait->connection->address == NULL) return false;
-    PyObject *none = py_core_call(PY_CORE_check_supervisor, "(Oi)", wait->connection->address, 1);
-    Py_XDECREF(none);
-    return none == NULL;
-}
-
 /* Whether the time of the whole wait is over. */
 static bool is_over(py_ps_wait *wait) {
     bool late = wait->connection == NULL ? py_wait_left_us(wait->deadline_us, 1) == 0 : wait->slice_us == 0;
-    if (wait->status == MR_TIMEOUT && !late && (PyErr_CheckSignals() != 0 || has_ended(wait)))
-        wait->status = MR_CANCELLED;
+    if (wait->status == MR_TIMEOUT && !late && PyErr_CheckSignals() != 0) wait->status = MR_CANCELLED;
     return wait->status != MR_TIMEOUT || late;
 }
 
@@ -121,11 +112,6 @@ PyObject *py_ps_connect(PyObject *module, PyObject *args) {
     py_ps_connection *self = (py_ps_connection *)py_ps_connection_type.tp_alloc(&py_ps_connection_type, 0);
     if (self == NULL) return NULL;
     init(self);
-    self->address = PyUnicode_FromString(address == NULL ? "" : address);
-    if (self->address == NULL) {
-        Py_DECREF(self);
-        return NULL;
-    }
     py_ps_wait wait = py_ps_wait_begin(NULL, timeout_s);
     while (py_ps_wait_next(&wait)) wait.status = mr_ps_connect(address, rank, wait.slice_us, &self->ps);
     if (wait.status == MR_OK) return (PyObject *)self;
@@ -159,7 +145,6 @@ static void dealloc(PyObject *object) {
     if (self->pid == getpid()) pthread_cond_destroy(&self->news); /* in a fork the waiting threads do not exist */
     pthread_mutex_destroy(&self->lock);
     Py_XDECREF(self->failed_text);
-    Py_XDECREF(self->address);
     Py_TYPE(object)->tp_free(object);
 }
 

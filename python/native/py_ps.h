@@ -26,7 +26,6 @@ typedef struct py_ps_message py_ps_message;
 
 typedef struct py_ps_connection {
     PyObject_HEAD mr_ps *ps;     /* owned; NULL: closed */
-    PyObject *address;           /* owned: str; "": from the environment */
     pid_t pid;                   /* process that opened the connection */
     unsigned calls;              /* calls under way */
     unsigned requests;           /* requests so far; finished tickets are swept at intervals */

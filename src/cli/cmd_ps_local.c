@@ -8,8 +8,6 @@
  * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
  * start ends everything. Tested by tests/python/test_kv_start.py. */
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -29,7 +27,7 @@
 
 enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000, LOOK_MS = 100 };
 enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
-enum { PLACE_MAX = 36 }; /* the address of a server's socket in this directory must fit into MR_PS_ADDRESS_MAX */
+enum { PATH_ROOM = 64 }; /* of a path in the temporary directory */
 
 typedef struct role { /* a child: role 0 is the scheduler, the others are servers */
     pid_t pid;        /* 0: not running */
@@ -40,8 +38,9 @@ typedef struct role { /* a child: role 0 is the scheduler, the others are server
 typedef struct local {
     const char *title;
     mr_ps_scheduler_options scheduler;
-    int with; /* process of --parent-pid; 0: none */
-    char place[PLACE_MAX + 1], address[PLACE_MAX + 16], folder[PLACE_MAX + 16];
+    int with;                       /* process of --parent-pid; 0: none */
+    mr_ps_supervision *supervision; /* owned; NULL: none */
+    char address[PATH_ROOM], folder[PATH_ROOM];
     role roles[ROLES_MAX];
     unsigned count;
     int signals, ended; /* descriptors; ended is -1 without --parent-pid, and where pidfd_open is missing */
@@ -60,32 +59,16 @@ static int64_t now_ms(void) {
 /* ---- Temporary directory: for sockets, and for the scheduler's state without --checkpoint-dir. */
 
 static bool make_place(local *local) {
-    const char *folder = getenv("TMPDIR");
-    const char pattern[] = "/ps-XXXXXX";
-    if (folder == NULL || folder[0] != '/' || strlen(folder) + sizeof pattern > PLACE_MAX ||
-        access(folder, W_OK | X_OK) != 0)
-        folder = "/tmp";
-    snprintf(local->place, sizeof local->place, "%s%s", folder, pattern);
-    if (mkdtemp(local->place) == NULL) {
-        fprintf(stderr, "%s: cannot create a directory in %s: %s; set TMPDIR to a writable directory\n", local->title,
-                folder, strerror(errno));
-        return local->place[0] = '\0', false;
+    if (mr_ps_supervise(&local->supervision) != MR_OK) {
+        fprintf(stderr, "%s: %s\n", local->title, mr_last_error());
+        return false;
     }
-    snprintf(local->address, sizeof local->address, "unix:%s/s", local->place);
-    snprintf(local->folder, sizeof local->folder, "%s/state", local->place);
+    const char *place = mr_ps_supervision_dir(local->supervision);
+    snprintf(local->address, sizeof local->address, "unix:%s/s", place);
+    snprintf(local->folder, sizeof local->folder, "%s/state", place);
     if (local->scheduler.listen == NULL) local->scheduler.listen = local->address;
     if (local->scheduler.checkpoint_dir == NULL) local->scheduler.checkpoint_dir = local->folder;
     return true;
-}
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where) {
-    (void)remove(path);
-    return 0;
-}
-
-static void remove_place(const local *local) {
-    enum { OPEN_MAX_AT_ONCE = 8 };
-    if (local->place[0] != '\0') nftw(local->place, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- Child processes. */
@@ -260,7 +243,7 @@ int ps_local(int argc, char **argv) {
     else if (listen_for_ends(local) && make_place(local))
         code = look_after(local);
     end(local);
-    remove_place(local);
+    mr_ps_supervision_end(local->supervision);
     free(local);
     return code;
 }

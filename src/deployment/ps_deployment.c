@@ -13,6 +13,7 @@
 #include "base/option_struct.h"
 #include "deployment/ps_actor.h"
 #include "miniray/admin.h"
+#include "net/socket/supervisor.h"
 #include "runtime/common/socket_dir.h"
 
 enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, END_US = 5 * 1000 * 1000, RETRIES = 1000 };
@@ -60,28 +61,34 @@ static mr_status check(const mr_ps_start_options *options, const mr_ps_scheduler
 
 /* ---- The folder. */
 
-static mr_status read_folder(const mr_value *answer, char out[FOLDER_MAX]) {
-    mr_value nodes, node, folder;
+typedef struct home {        /* of the node that the program has joined */
+    char folder[FOLDER_MAX]; /* session directory */
+    int64_t pid;
+} home;
+
+static mr_status read_home(const mr_value *answer, home *out) {
+    mr_value nodes, node, folder, pid;
     mr_span text;
     MR_TRY(mr_value_field(answer, "nodes", &nodes));
     MR_TRY(mr_value_item(&nodes, 0, &node));
     MR_TRY(mr_value_field(&node, "folder", &folder));
+    MR_TRY(mr_value_field(&node, "pid", &pid));
     MR_TRY(mr_value_str(&folder, &text));
+    MR_TRY(mr_value_int(&pid, &out->pid));
     if (text.size == 0 || text.size >= FOLDER_MAX)
         return error_set(MR_INVALID, "the session directory's path has %zu bytes", text.size);
-    memcpy(out, text.data, text.size);
-    out[text.size] = '\0';
+    memcpy(out->folder, text.data, text.size);
+    out->folder[text.size] = '\0';
     return MR_OK;
 }
 
-/* Writes the session directory of the node that the program has joined. */
-static mr_status find_run(mr_context *mr, char out[FOLDER_MAX]) {
+static mr_status find_home(mr_context *mr, home *out) {
     mr_inspect *inspect;
     mr_value answer;
     MR_TRY(mr_inspect_within(mr, &inspect));
     mr_status status = mr_inspect_ask(inspect, "nodes", NULL, 1, &answer);
     if (status == MR_OK) {
-        status = read_folder(&answer, out);
+        status = read_home(&answer, out);
         mr_value_release(&answer);
     }
     mr_inspect_close(inspect);
@@ -89,9 +96,12 @@ static mr_status find_run(mr_context *mr, char out[FOLDER_MAX]) {
 }
 
 static mr_status find_place(mr_context *mr, socket_dir *out) {
-    char run[FOLDER_MAX];
-    MR_TRY(find_run(mr, run));
-    return socket_dir_open(run, "ps-", out);
+    home home;
+    MR_TRY(find_home(mr, &home));
+    MR_TRY(socket_dir_open(home.folder, SUPERVISOR_DIR_PREFIX, out));
+    mr_status status = supervisor_write(out->path, (pid_t)home.pid, "the node");
+    if (status != MR_OK) socket_dir_close(out);
+    return status;
 }
 
 /* ---- The actors. */

@@ -3,20 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/text_file.h"
-
-typedef unsigned long long ull;
+#include "net/process_identity.h"
 
 enum { OWNER_MAX = 400, TAKEN_MAX = FILE_LOCK_NAME_MAX + 32 };
 
@@ -54,30 +50,13 @@ static mr_status lock_by_kernel(int fd, const char *file, file_lock_kind kind, b
 /* ---- The owner file. */
 
 typedef struct owner {
-    char host[256], boot[40];
-    ull namespace;
-    int process;
-    ull start;
+    char host[256];
+    process_identity process;
 } owner;
 
-/* Start time of a process, in clock ticks since the boot; 0: unknown. */
-static ull start_of(int process) {
-    char path[40], text[1024];
-    ull start = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", process);
-    if (!text_file_read(path, text, sizeof text)) return 0;
-    const char *at = strrchr(text, ')'); /* the name before it may have any characters */
-    for (int field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
-    return at != NULL && sscanf(at, "%llu", &start) == 1 ? start : 0;
-}
-
 static owner this_process(void) {
-    owner own = {.host = "?", .boot = "?", .process = (int)getpid(), .start = start_of((int)getpid())};
-    struct stat namespace;
+    owner own = {.host = "?", .process = process_identity_of((int)getpid())};
     if (gethostname(own.host, sizeof own.host - 1) != 0 || own.host[0] == '\0') strcpy(own.host, "?");
-    if (text_file_read("/proc/sys/kernel/random/boot_id", own.boot, sizeof own.boot))
-        own.boot[strcspn(own.boot, "\n")] = '\0';
-    if (stat("/proc/self/ns/pid", &namespace) == 0) own.namespace = namespace.st_ino;
     return own;
 }
 
@@ -90,17 +69,8 @@ static bool read_owner(int folder, const char *file, char text[OWNER_MAX]) {
 }
 
 static bool parse_owner(const char *text, owner *out) {
-    return sscanf(text, "%255s %39s %llu %d %llu", out->host, out->boot, &out->namespace, &out->process, &out->start) ==
-           5;
-}
-
-/* Whether the owner is known to have ended. */
-static bool is_gone(const owner *owner, const struct owner *own) {
-    bool visible = strcmp(owner->boot, own->boot) == 0 && strcmp(own->boot, "?") != 0 &&
-                   owner->namespace == own->namespace && own->namespace != 0;
-    if (!visible || owner->process <= 0) return false;
-    if (kill(owner->process, 0) != 0) return errno == ESRCH;
-    return owner->start != 0 && start_of(owner->process) != owner->start;
+    const char *process = strchr(text, ' ');
+    return process != NULL && sscanf(text, "%255s", out->host) == 1 && process_identity_read(process, &out->process);
 }
 
 static mr_status owned_by_another(const char *file, const char *name, const char *text) {
@@ -109,7 +79,7 @@ static mr_status owned_by_another(const char *file, const char *name, const char
         return error_set(MR_BUSY, "'%s' is locked by a process that '%s' does not name; remove '%s' if it has ended",
                          file, name, name);
     return error_set(MR_BUSY, "'%s' is locked by process %d of machine %s; if that process has ended, remove '%s'",
-                     file, owner.process, owner.host, name);
+                     file, owner.process.process, owner.host, name);
 }
 
 /* Removes the owner file of a process that is gone. Of many processes that try, one renames the file. False: the file
@@ -125,9 +95,9 @@ static bool remove_gone(int folder, const char *name, const char *judged) {
 }
 
 static mr_status write_owner(int fd, const char *name, const owner *own) {
-    char text[OWNER_MAX];
-    int size = snprintf(text, sizeof text, "%s %s %llu %d %llu\n", own->host, own->boot, own->namespace, own->process,
-                        own->start);
+    char process[PROCESS_IDENTITY_TEXT_MAX], text[OWNER_MAX];
+    process_identity_write(&own->process, process);
+    int size = snprintf(text, sizeof text, "%s %s\n", own->host, process);
     bool written = write(fd, text, (size_t)size) == size && fsync(fd) == 0;
     return written ? MR_OK : error_errno("cannot write '%s'", name);
 }
@@ -145,7 +115,7 @@ static mr_status create_owner(int folder, const char *file, const char *name, co
     }
     if (errno != EEXIST) return error_errno("cannot create '%s'", name);
     if (!read_owner(folder, name, text)) text[0] = '\0';
-    *again = parse_owner(text, &owner) && is_gone(&owner, own) && remove_gone(folder, name, text);
+    *again = parse_owner(text, &owner) && process_identity_is_gone(&owner.process) && remove_gone(folder, name, text);
     return *again ? MR_OK : owned_by_another(file, name, text);
 }
 

@@ -10,9 +10,9 @@
  *
  * All processes that lock a file must see the same file system, so that all of them use the same kind.
  *
- * The owner file, "<file>.owner", is created exclusively and names its machine and process:
+ * The owner file, "<file>.owner", is created exclusively and names its machine and process (process_identity.h):
  *
- *   <host name> <boot id> <inode of the pid namespace> <process id> <start time of the process>
+ *   <host name> <identity of the process>
  *
  * A process of the same boot and namespace can check whether the owner lives. Any other process cannot, and gets
  * MR_BUSY with the advice to remove the file if the owner has ended: also after a reboot.

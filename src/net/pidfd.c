@@ -192,6 +192,15 @@ bool pidfd_wait_status(const pidfd *handle, int *wait_status) {
     return from_parent(handle, wait_status) || from_zombie(handle, wait_status) || from_record(handle, wait_status);
 }
 
+void pidfd_status_text(int wait_status, char *out, size_t size) {
+    if (WIFSIGNALED(wait_status)) {
+        const char *name = sigabbrev_np(WTERMSIG(wait_status));
+        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
+    } else {
+        snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
+    }
+}
+
 bool pidfd_is_child(int pid) {
     process_stat stat;
     return read_stat(pid, &stat) && stat.parent == getpid();

@@ -5,6 +5,7 @@
  * So a callback on `fd` asks pidfd_ended first, which makes a timer wait again. */
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "miniray/status.h"
@@ -39,5 +40,8 @@ bool pidfd_process_ended(int pid);
 /* Stores the wait status as waitpid would, from one of: waiting as the parent (without reaping the child), the zombie
  * in /proc, or the kernel's own record (Linux 6.15). Returns false if none has it. */
 bool pidfd_wait_status(const pidfd *handle, int *wait_status);
+
+/* "exited with status 3", "was killed by signal 9 (SIGKILL)" */
+void pidfd_status_text(int wait_status, char *out, size_t size);
 
 bool pidfd_is_child(int pid); /* whether a child of this process; false too if it has been waited for */

@@ -99,11 +99,27 @@ def test_the_death_of_the_supervisor_is_reported_at_once_with_its_cause():
         seconds, _, words = other.stdout.read().partition(" ")
     assert float(seconds) < 20 and f"the parameter server at {deployment.address} has ended" in words
     began = time.monotonic()
-    with pytest.raises(ps.PsError, match="SIGKILL"):
+    with pytest.raises(ps.PsError, match="has ended: its directory was removed"):
         deployment.connect(0)
     assert time.monotonic() - began < 10
     connection.close()
     deployment.stop()
+
+
+def test_a_killed_supervisor_without_a_program_leaves_nothing(tmp_path):
+    """`miniray ps local` in a terminal: no other process cleans up after it."""
+    command = os.path.join(os.path.dirname(miniray._core.__file__), "miniray-node")
+    with subprocess.Popen([command, "ps", "local", "--num-servers", "1", "--num-workers", "1"], stdout=subprocess.PIPE,
+                          env=os.environ | {"TMPDIR": str(tmp_path)}, text=True) as supervisor:
+        address = supervisor.stdout.readline().split(" at ", 1)[1].strip()
+        with ps.connect(address) as connection:
+            connection.table("rows", dim=1).push([1], [1])
+            assert os.path.isdir(place_of(address))
+            supervisor.kill()
+            with pytest.raises(ps.PsError, match=r"the supervisor \(process \d+\), which runs it"):
+                while True:
+                    connection.table("rows", dim=1).pull([1])
+    wait_until(lambda: not os.listdir(tmp_path))
 
 
 def test_workers_are_tasks_and_actors(ray):

@@ -15,7 +15,6 @@ from miniray.ps import _app_messages, _arrays, _dataset, _old_names, _table_opti
 from miniray.ps._app_messages import Request, Response
 from miniray.ps._callbacks import CallbackThread
 from miniray.ps._dataset import Dataset
-from miniray.ps._supervisor_watch import check_supervisor
 from miniray.ps._tables import Table, wrapped
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
@@ -68,7 +67,6 @@ def _await_servers(address, deadline):
     answered = False
     while True:
         left = deadline - time.monotonic()
-        check_supervisor(address or "", False)
         try:
             if _core.ps_chart(address, max(0.0, min(left, _SLICE_S)))["number"] > 0:
                 return

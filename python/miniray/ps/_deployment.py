@@ -11,7 +11,6 @@ from miniray import _core
 from miniray._core_api import options as _options
 from miniray.ps import _deployment_options, _old_names
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
-from miniray.ps._supervisor_watch import SupervisorWatch
 from miniray.ps._local_processes import LocalProcesses
 
 _SLOTS = 16
@@ -67,12 +66,7 @@ class _Actors:
 
     def __init__(self, options, needs):
         self._native = _core.ps_start(None, *options, needs, TIMEOUT_S)
-        self.address, self.pids = self._native.address, self._native.pids
-        self._watch = SupervisorWatch(self.address, _core.look("nodes", 1)["nodes"][0]["pid"], "the node")
-
-    def stop(self):
-        self._native.stop()
-        self._watch.stop()
+        self.address, self.pids, self.stop = self._native.address, self._native.pids, self._native.stop
 
 
 class Deployment:

@@ -5,7 +5,6 @@ import subprocess
 import tempfile
 
 from miniray import _core
-from miniray.ps._supervisor_watch import SupervisorWatch
 from miniray.ps.errors import PsError
 
 _COMMAND = os.path.join(os.path.dirname(_core.__file__), "miniray-node")
@@ -18,7 +17,6 @@ class LocalProcesses:
     def __init__(self, options):
         self._own_pid = os.getpid()
         self.address, self._process = _spawned(_arguments(options))
-        self._watch = SupervisorWatch(self.address, self._process.pid, "the supervisor", _directory_of(self.address))
 
     def pids(self, timeout):
         """{"scheduler": pid, 0: pid of server 0, …}"""
@@ -36,18 +34,12 @@ class LocalProcesses:
         """Ends the supervisor, and so the other processes; no-op in a fork of the process that started it."""
         if os.getpid() != self._own_pid:
             return
-        self._watch.stop()
         self._process.terminate()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _directory_of(address):
-    """The temporary directory that the supervisor has created."""
-    return os.path.dirname(address.removeprefix("unix:"))
 
 
 def _read(path):

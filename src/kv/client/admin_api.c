@@ -13,6 +13,7 @@
 #include "kv/control/process_table.h"
 #include "kv/dmlc_env.h"
 #include "miniray/admin.h"
+#include "net/socket/supervisor.h"
 
 _Static_assert((int)MR_PS_REPLICAS_MAX == (int)CLUSTER_MAP_COPIES_MAX &&
                    (int)MR_PS_ADDRESS_MAX == (int)SLOT_MESSAGE_ADDRESS_MAX,
@@ -177,15 +178,18 @@ static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us)
     looker->token = rng_system_seed();
     MR_TRY(van_check_address(looker->scheduler));
     MR_TRY(van_open(&(van_options){.scheduler = scheduler}, &host, looker, &looker->van));
+    supervisor_watch *supervisor = supervisor_watch_open(van_loop(looker->van), looker->scheduler);
     int64_t until_us = clock_deadline_us(van_now_us(looker->van), timeout_us), left_us;
-    while (!looker->done && (left_us = until_us - van_now_us(looker->van)) > 0)
-        event_loop_run_once(van_loop(looker->van), left_us);
     mr_status status = MR_OK;
-    if (!looker->done) {
+    while (!looker->done && (status = supervisor_watch_check(supervisor)) == MR_OK &&
+           (left_us = until_us - van_now_us(looker->van)) > 0)
+        event_loop_run_once(van_loop(looker->van), left_us);
+    if (!looker->done && status == MR_OK) {
         const char *trouble = van_trouble(looker->van, scheduler);
         status = error_set(MR_TIMEOUT, "no answer from the scheduler at %s%s%s", scheduler,
                            trouble[0] == '\0' ? "" : ": ", trouble);
     }
+    supervisor_watch_close(supervisor);
     van_close(looker->van);
     return status;
 }

@@ -31,6 +31,7 @@
 #include "kv/control/id_allocator.h"
 #include "kv/dmlc_env.h"
 #include "net/shm/poller.h"
+#include "net/socket/supervisor.h"
 
 #define HELPER_GRACE_US INT64_C(2000)
 #define LEAVE_US        50
@@ -48,6 +49,7 @@ typedef struct wish { /* condition of a waiting thread, on its stack */
 struct mr_ps {
     kv_worker *worker;
     event_loop *loop;
+    supervisor_watch *supervisor;
     poller poller;
     list wishes, handles;
     int64_t driven_us;     /* last time at which a program thread drove */
@@ -61,12 +63,19 @@ struct mr_ps {
 
 /* ---- Driving. */
 
+/* Evaluates a condition. One that does not hold when the deployment has ended never will: MR_PEER_DIED. */
+static mr_status ask(const mr_ps *ps, ps_connection_asked_fn *asked, void *argument) {
+    mr_status status = asked(ps->worker, argument);
+    if (status == MR_BUSY) MR_TRY(supervisor_watch_check(ps->supervisor));
+    return status;
+}
+
 /* Wakes the threads whose condition holds; the driving thread checks its own condition. */
 static void grant(mr_ps *ps) {
     list_for_each (item, &ps->wishes) {
         wish *wish = container_of(item, struct wish, of_ps);
         if (wish->waiter.done) continue;
-        wish->status = wish->asked(ps->worker, wish->argument);
+        wish->status = ask(ps, wish->asked, wish->argument);
         if (wish->status == MR_BUSY) continue;
         if (wish->status != MR_OK) snprintf(wish->error, sizeof wish->error, "%s", mr_last_error());
         poller_finish(&ps->poller, &wish->waiter);
@@ -161,7 +170,7 @@ mr_status ps_connection_check_wait(void) {
 static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
 
 mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us) {
-    mr_status first = asked(ps->worker, argument);
+    mr_status first = ask(ps, asked, argument);
     if (first != MR_BUSY) return first;
     wish wish;
     wish.asked = asked;
@@ -181,7 +190,7 @@ mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *ar
     }
     list_remove(&wish.of_ps);
     if (wish.waiter.done) return wish.status == MR_OK ? MR_OK : error_set(wish.status, "%s", wish.error);
-    mr_status status = asked(ps->worker, argument);
+    mr_status status = ask(ps, asked, argument);
     return status == MR_BUSY ? late(ps) : status;
 }
 
@@ -255,6 +264,16 @@ void ps_connection_unlock(mr_ps *ps) {
 kv_worker *ps_connection_worker(mr_ps *ps) { return ps->worker; }
 list *ps_connection_handles(mr_ps *ps) { return &ps->handles; }
 
+/* A failure to open a worker beside a scheduler that is gone: the end of the deployment is the cause. */
+static mr_status find_cause(const char *scheduler, mr_status status) {
+    char own[ERROR_TEXT_MAX];
+    snprintf(own, sizeof own, "%s", mr_last_error());
+    supervisor_watch *supervisor = supervisor_watch_open(NULL, scheduler);
+    mr_status ended = supervisor_watch_check(supervisor);
+    supervisor_watch_close(supervisor);
+    return ended != MR_OK ? ended : error_set(status, "%s", own);
+}
+
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
     char address[DMLC_ADDRESS_MAX];
     if (rank < MR_PS_ANY_RANK || rank >= ID_ALLOCATOR_MAX)
@@ -269,8 +288,12 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     list_init(&ps->wishes);
     list_init(&ps->handles);
     mr_status status = kv_worker_open(&options, &ps->worker);
-    if (status != MR_OK) goto close;
+    if (status != MR_OK) {
+        status = find_cause(scheduler, status);
+        goto close;
+    }
     ps->loop = van_loop(kv_worker_van(ps->worker));
+    ps->supervisor = supervisor_watch_open(ps->loop, scheduler);
     if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
         status = error_set(MR_NOMEM, "mr_ps_connect: cannot start a thread");
         goto close;
@@ -293,6 +316,7 @@ void mr_ps_close(mr_ps *ps) {
     end_helper(ps);
     for (list *item; (item = list_pop_front(&ps->handles)) != NULL;)
         container_of(item, ps_connection_handle, link)->ps = NULL;
+    supervisor_watch_close(ps->supervisor);
     kv_worker_close(ps->worker);
     free(ps);
 }

@@ -3,10 +3,12 @@
 
 #include <ftw.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -16,9 +18,18 @@ static int remove_one(const char *path, const struct stat *about, int kind, stru
     return 0;
 }
 
+/* Other processes see the whole directory, or none: it gets another name first. A process that is being killed may
+ * still create a file in it, so there are several attempts. */
 static void remove_folder(const char *path) {
-    enum { OPEN_MAX_AT_ONCE = 8 };
-    nftw(path, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    enum { OPEN_MAX_AT_ONCE = 8, ATTEMPTS = 100, PAUSE_NS = 10 * 1000 * 1000 };
+    char removed[PATH_MAX];
+    int size = snprintf(removed, sizeof removed, "%s.removed", path);
+    bool is_renamed = size >= 0 && (size_t)size < sizeof removed && rename(path, removed) == 0;
+    const char *now = is_renamed ? removed : path;
+    for (int i = 0; i < ATTEMPTS && access(now, F_OK) == 0; i++) {
+        if (i > 0) nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        nftw(now, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    }
 }
 
 mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) {
@@ -35,6 +46,11 @@ mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) 
                          strlen(prefix), sizeof made.path);
     if (mkdtemp(made.path) == NULL)
         return error_errno("cannot create a directory in %s; set TMPDIR to a writable directory", folder);
+    made.link[0] = '\0';
+    if (run == NULL) {
+        *out = made;
+        return MR_OK;
+    }
     size = snprintf(made.link, sizeof made.link, "%s/%s", run, strrchr(made.path, '/') + 1);
     if (size >= 0 && (size_t)size < sizeof made.link && symlink(made.path, made.link) == 0) {
         *out = made;
@@ -47,7 +63,7 @@ mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) 
 
 void socket_dir_close(socket_dir *dir) {
     remove_folder(dir->path);
-    unlink(dir->link);
+    if (dir->link[0] != '\0') unlink(dir->link);
 }
 
 void socket_dir_clear(const char *link) {

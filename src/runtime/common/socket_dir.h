@@ -10,10 +10,11 @@ enum { SOCKET_DIR_MAX = 36 };
 
 typedef struct socket_dir {
     char path[SOCKET_DIR_MAX + 1];
-    char link[SESSION_DIR_MAX + 16];
+    char link[SESSION_DIR_MAX + 16]; /* "": none */
 } socket_dir;
 
-/* `run` is the session directory, `prefix` the begin of the new name before six random letters, such as "ps-". */
+/* `run` is the session directory; NULL: there is no link, and the caller removes the directory. `prefix` is how the new
+ * name begins, before six random letters: "ps-". */
 MR_MUST mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out);
 void socket_dir_close(socket_dir *dir); /* with its contents */
 void socket_dir_clear(

@@ -6,15 +6,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-void worker_exit_status_text(int wait_status, char *out, size_t size) {
-    if (WIFSIGNALED(wait_status)) {
-        const char *name = sigabbrev_np(WTERMSIG(wait_status));
-        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
-    } else {
-        snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
-    }
-}
-
 static const char OUT_OF_MEMORY[] = ", out of memory";
 static const char ORDERED[] = " by the node";
 

@@ -22,8 +22,7 @@ typedef struct worker_exit { /* all borrowed */
     const char *last; /* last output of the worker; "": none */
 } worker_exit;
 
-void worker_exit_status_text(int wait_status, char *out, size_t size); /* "exited with status 3" */
-/* Text to append to the status text; may be "". */
+/* Text to append to that of pidfd_status_text; may be "". */
 void worker_exit_more_text(const worker_exit *exit, char *out, size_t size);
 /* Whether the text says that the node killed the worker on request. */
 bool worker_exit_was_wished(const char *text);

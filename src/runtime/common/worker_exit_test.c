@@ -12,7 +12,7 @@
 
 static void says(const worker_exit *exit, const char *status, const char *more) {
     char text[400];
-    worker_exit_status_text(exit->wait_status, text, sizeof text);
+    pidfd_status_text(exit->wait_status, text, sizeof text);
     assert_string_equal(text, status);
     worker_exit_more_text(exit, text, sizeof text);
     assert_string_equal(text, more);

@@ -224,7 +224,7 @@ static void child_exited(void *context, pid_t pid, int wait_status, uint64_t pea
     if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL && peak_bytes > 0)
         map_put(&node->peaks, (uint64_t)pid, (void *)(uintptr_t)(peak_bytes / 1024));
     char how[640];
-    worker_exit_status_text(wait_status, how, sizeof how);
+    pidfd_status_text(wait_status, how, sizeof how);
     bool copied = zygote_pool_has(node->pool, pid);
     if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it and adds no text */
         size_t used = strlen(how);
@@ -389,7 +389,7 @@ static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
     MR_TRY(runtime_config_load(&node->config));
     node->broker_path = boot_broker();
-    node->reaper = reaper_open(boot_run(), node->broker_path, !node->told.lasting); /* before there are threads */
+    node->reaper = reaper_open(reaper_end_node, &(reaper_node){boot_run(), node->broker_path, !node->told.lasting});
     MR_TRY(session_dir_adopt(boot_run(), &node->run));
     if (node->told.lasting && chdir("/") != 0)
         return error_errno("cannot change to the root directory"); /* so that the node keeps no other directory busy */

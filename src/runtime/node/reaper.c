@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "net/pidfd.h"
@@ -12,7 +13,7 @@
 #include "runtime/common/orphans.h"
 #include "runtime/common/session_dir.h"
 
-/* Blocks all signals: those of a terminal or of a system shutdown are for the node, which then cleans up itself. */
+/* Blocks all signals: those of a terminal or of a system shutdown are for the parent, which then cleans up itself. */
 static void be_left_alone(void) {
     sigset_t signals;
     sigfillset(&signals);
@@ -23,31 +24,37 @@ static void be_left_alone(void) {
     (void)moved;
 }
 
-static void await_end(pid_t node) {
+static void await_end(pid_t parent) {
     pidfd end;
-    if (pidfd_of_pid(node, &end) != MR_OK || getppid() != node) return; /* the node has ended already */
+    if (pidfd_of_pid(parent, &end) != MR_OK || getppid() != parent) return; /* it has ended already */
     (void)pidfd_await(&end, -1);
 }
 
-_Noreturn static void bury(pid_t node, const char *run, const char *broker, bool private) {
+_Noreturn static void reap(pid_t parent, reaper_fn *fn, const void *context) {
     boot_hide();
     prctl(PR_SET_NAME, ORPHANS_SPARED);
     be_left_alone();
-    await_end(node);
-    orphans_end_session(node);
-    unix_listener_clear(broker, SOCK_SEQPACKET, private);
-    session_dir_clear(run);
+    await_end(parent);
+    fn(parent, context);
     _exit(0);
 }
 
-pid_t reaper_open(const char *run, const char *broker, bool private) {
-    pid_t node = getpid(), reaper = fork();
-    if (reaper == 0) bury(node, run, broker, private);
+pid_t reaper_open(reaper_fn *fn, const void *context) {
+    pid_t parent = getpid(), reaper = fork();
+    if (reaper == 0) reap(parent, fn, context);
     return reaper;
 }
 
 void reaper_close(pid_t reaper) {
-    if (reaper <= 0) return;
+    if (reaper <= 0 || waitpid(reaper, NULL, WNOHANG) != 0)
+        return; /* it has ended: another process may have its number */
     kill(reaper, SIGKILL);
     orphans_reap(reaper);
+}
+
+void reaper_end_node(pid_t node, const void *context) {
+    const reaper_node *files = context;
+    orphans_end_session(node);
+    unix_listener_clear(files->broker, SOCK_SEQPACKET, files->is_private);
+    session_dir_clear(files->run);
 }

@@ -1,16 +1,26 @@
-/* reaper.h — reaper of a node: a process that outlives the node for a moment. When the node was killed, the reaper
- * kills the processes that tasks started (orphans.h), and removes the node's files.
+/* reaper.h — reaper of a process, such as a node: a child that outlives its parent for a moment. When the parent was
+ * killed, the reaper removes what the parent would have removed. The reaper of a node also kills the processes that
+ * tasks started (orphans.h).
  *
- *   node ── reaper_open ──► waits ── the node ends ──► ends the session, removes the files, ends
- *                                 └── reaper_close: the node cleans up itself
+ *   parent ── reaper_open ──► waits ── the parent ends ──► calls the function, ends
+ *                                   └── reaper_close: the parent cleans up itself
  *
- * The reaper is a child of the node and in the node's POSIX session, so that the session id stays valid while it is
- * needed. The reaper has one descriptor only, and its environment has no role of a node. */
+ * The reaper is in the parent's POSIX session, so that the id of a node's session stays valid while it is needed. The
+ * reaper has one descriptor only, and its environment has no role of a node. */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Call in a node that has one thread only. `run` is the session directory, `broker` the path of the broker's socket,
- * for a private node in that directory. Returns -1 if the fork failed: the node runs without a reaper. */
-pid_t reaper_open(const char *run, const char *broker, bool private);
+/* Cleans up after the process `parent`, which has ended. */
+typedef void reaper_fn(pid_t parent, const void *context);
+
+/* Call in a process that has one thread only. `context` is that of the process at this moment. Returns -1 if the fork
+ * failed: the process runs without a reaper. */
+pid_t reaper_open(reaper_fn *fn, const void *context);
 void reaper_close(pid_t reaper); /* ends the reaper; -1: no-op */
+
+typedef struct reaper_node {  /* files of a node */
+    const char *run, *broker; /* session directory; path of the broker's socket */
+    bool is_private;          /* the socket is in that directory */
+} reaper_node;
+reaper_fn reaper_end_node; /* context: reaper_node */

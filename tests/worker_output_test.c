@@ -86,6 +86,21 @@ static mr_status mumble(mr_call *call, const char *name) {
 MR_TASK(tick) { return mumble(call, "tick"); }
 MR_TASK(tock) { return mumble(call, "tock"); }
 
+/* From now on no byte can be written to the worker's files (1), or again (0). */
+MR_TASK(fill_disk) {
+    static int before[2];
+    int64_t filled;
+    MR_TRY(mr_arg_int(call, 0, &filled));
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < 2; i++) {
+        if (filled) before[i] = dup(i + 1);
+        dup2(filled ? full : before[i], i + 1);
+        if (!filled) close(before[i]);
+    }
+    close(full);
+    return mr_return(call, mr_int(filled));
+}
+
 MR_TASK(parent) {
     puts("asked for its parent");
     return mr_return(call, mr_int(getppid()));
@@ -399,6 +414,37 @@ static void missing_logs_are_reported(void **state) {
     runtime_fixture_gone(*state, "mr_node_stop");
 }
 
+static int speak_on_a_full_disk(void) {
+    mr_ref ref;
+    TEST_CHILD_CHECK(ask("fill_disk", 1));
+    for (int i = 0; i < 3; i++) TEST_CHILD_CHECK(ask("speak", 1000));
+    TEST_CHILD_CHECK(ask("fill_disk", 0));
+    TEST_CHILD_CHECK(mr_call_task(mr, "say", &ref, mr_str("there is room")) == MR_OK);
+    mr_value value;
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK);
+    return 0;
+}
+
+static size_t count_of(const char *text, const char *part) {
+    size_t count = 0;
+    while ((text = strstr(text, part)) != NULL) text += strlen(part), count++;
+    return count;
+}
+
+/* printf fails, the task does not: one warning says so. */
+static void a_full_disk_is_reported_once(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    told told = told_by(state, speak_on_a_full_disk, 0);
+    assert_has(told.err, "cannot write its output to ");
+    assert_int_equal(count_of(told.err, "cannot write its output"), 1);
+    assert_has(told.err, ": No space left on device; tasks go on");
+    assert_has(told.out, ") there is room\n");
+    assert_null(strstr(told.out, "output 999"));
+    told_free(&told);
+    take_logs(*state, logs, sizeof logs, &largest);
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 static int alternate(void) {
@@ -468,6 +514,7 @@ int main(void) {
         IN_A_WORLD(floods_are_not_shown_whole),
         IN_A_WORLD(repeated_lines_are_counted),
         IN_A_WORLD(missing_logs_are_reported),
+        IN_A_WORLD(a_full_disk_is_reported_once),
         IN_A_WORLD(a_line_has_the_name_of_its_task),
         IN_A_WORLD(a_slow_node_is_waited_for),
     };

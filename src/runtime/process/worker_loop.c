@@ -1,7 +1,9 @@
 /* worker_loop.c — see worker_loop.h. Tested by tests/worker_start_test.c. */
 #include "runtime/process/worker_loop.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,6 +66,26 @@ static __attribute__((noinline)) void leave_deferred(mr_context *mr, mr_call *ca
               mr_call_name(call), mr_status_name(status));
 }
 
+/* ---- Lost output. */
+
+/* The stream could not write to its file, or could not since then: reports it, and drops what the stream has in its
+ * buffer. Output goes on when there is room. */
+static __attribute__((noinline, cold)) void drop_output(mr_context *mr, FILE *stream) {
+    clearerr(stream);
+    int error = fflush(stream) == 0 ? 0 : errno;
+    if (error == 0 && write(fileno(stream), "\n", 1) < 0) error = errno; /* the buffer is empty: asks for the cause */
+    if (error == 0) error = EIO;
+    __fpurge(stream);
+    clearerr(stream);
+    mr_output_lost(mr, error);
+}
+
+/* A body ignores errors of printf. */
+static inline void check_output(mr_context *mr) {
+    if (__builtin_expect(ferror_unlocked(stdout), 0)) drop_output(mr, stdout);
+    if (__builtin_expect(ferror_unlocked(stderr), 0)) drop_output(mr, stderr);
+}
+
 /* ---- Running. */
 
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still pending. */
@@ -75,6 +97,7 @@ static void run(mr_context *mr, mr_call *call) {
     context_unlock(mr);
     mr_status status = worker_run(call);
     if (!context_is_ours(mr)) end_child(call, status);
+    check_output(mr);
     if (call->deferred)
         leave_deferred(mr, call, status);
     else

@@ -13,7 +13,7 @@
 #include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {
-    &rpc_scenario,    &group_scenario,   &hold_scenario,      &kv_scenario,   &ps_scenario,
+    &rpc_scenario,    &forgery_scenario, &group_scenario,     &hold_scenario, &kv_scenario, &ps_scenario,
     &pieces_scenario, &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "kv/control/control_wire.h"
 #include "kv/van.h"
 #include "ps/cluster_map.h"
@@ -66,6 +67,25 @@ static void forge(intruder *intruder, const char *address, const mr_ps_cluster_m
     message_recorder_batch batch = message_recorder_say(&head, message);
     expect_refusal(intruder, address, batch.bytes);
     message_recorder_free(&batch);
+}
+
+/* Sends a cluster map of another generation, in the name of a worker: the packet is well-formed, so the link stays. */
+static void forge_map(intruder *intruder, const char *address, const mr_ps_cluster_map *map) {
+    cluster_map forged = {.number = map->number + 100,
+                          .generation = map->generation + 1,
+                          .birth = map->number + 100,
+                          .slot_count = map->slot_count,
+                          .slots = xcalloc(map->slot_count, sizeof *forged.slots)};
+    for (uint32_t i = 0; i < forged.slot_count; i++) forged.slots[i].epoch = forged.number;
+    slot_message_head head = {
+        .generation = map->generation, .number = map->number, .incarnation = 1, .who = SLOT_MESSAGE_WORKER | 99};
+    strcpy(head.address, "tcp:127.0.0.1:1");
+    message_recorder_batch batch = message_recorder_map(&head, &forged);
+    pause_us(intruder, 2 * MESSENGER_RETRY_US); /* the link may be opened again */
+    van_send(intruder->van, address, batch.bytes);
+    pause_us(intruder, 100000);
+    message_recorder_free(&batch);
+    cluster_map_fini(&forged);
 }
 
 static mr_ps_cluster_map *map_of(const ps_fixture *fixture) {
@@ -127,6 +147,8 @@ static void forged_messages_end_links(bool tcp) {
     left = control_message_write(&message, &size);
     expect_refusal(&intruder, fixture.address, span_of(left, size));
     free(left);
+    forge_map(&intruder, fixture.address, map);
+    for (uint32_t i = 0; i < map->info.servers; i++) forge_map(&intruder, map->servers[i].address, map);
     pause_us(&intruder, 2 * MESSENGER_RETRY_US);
     forge_decision(&intruder, &fixture, map);
     pause_us(&intruder, 500000);

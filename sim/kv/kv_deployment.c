@@ -109,6 +109,8 @@ void kv_deployment_build(kv_deployment *deployment) {
         snprintf(name, sizeof name, "tcp:10.0.2.%u:1", i % KV_DEPLOYMENT_WORKERS_MAX);
         add(deployment, &deployment->worker_sites[i], name, i, &kv_deployment_worker_program);
     }
+    if (deployment->further != NULL)
+        add(deployment, &deployment->further_site, "tcp:10.0.3.1:1", 0, deployment->further);
     for (size_t i = 0; i < sim_node_count(deployment->sim); i++) sim_node_start(sim_node_at(deployment->sim, i));
 }
 

@@ -23,12 +23,14 @@ typedef struct kv_deployment {
     kv_scheduler_options scheduler; /* without env and addresses */
     uint32_t servers, workers;      /* numbers of processes */
     uint64_t steps;
-    int64_t step_us;     /* maximal compute time of a step */
-    double hurry_chance; /* without rounds: probability that a step neither pulls first nor waits */
-    double leave_chance; /* probability that a rank gives up its data after a step, and returns later */
+    int64_t step_us;            /* maximal compute time of a step */
+    double hurry_chance;        /* without rounds: probability that a step neither pulls first nor waits */
+    double leave_chance;        /* probability that a rank gives up its data after a step, and returns later */
+    const sim_program *further; /* a further process, whose argument is its site; NULL: none */
     kv_workload workload;
     kv_data_checker checker;
-    kv_deployment_site scheduler_site, server_sites[KV_DEPLOYMENT_SERVERS_MAX], worker_sites[KV_DEPLOYMENT_WORKERS_MAX];
+    kv_deployment_site scheduler_site, server_sites[KV_DEPLOYMENT_SERVERS_MAX], worker_sites[KV_DEPLOYMENT_WORKERS_MAX],
+        further_site;
     bool done[KV_DEPLOYMENT_WORKERS_MAX]; /* the rank has seen the right weights at the end */
     kv_workload_weights end;              /* weights that were seen */
 } kv_deployment;

@@ -4,13 +4,16 @@
  * The protocol has a scenario of its own (sim/ps), with a checker of every step. This one is about the layers around
  * it: kv process, kv workers and their requests, tables in engines, the scheduler with its metadata store and its
  * checkpoints. Each seed draws a deployment; faults of all kinds occur for a while; they heal, and every rank must have
- * seen the right weights within SETTLE_US. */
+ * seen the right weights within SETTLE_US.
+ *
+ * The scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). */
 #include "sim/kv/kv_scenario.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "sim/faults.h"
+#include "sim/kv/kv_forger.h"
 #include "sim/ps/ps_scenario.h"
 
 #define FAULTS_US INT64_C(6000000)
@@ -50,8 +53,9 @@ static void complain(const kv_deployment *deployment) {
                   (int)(SETTLE_US / 1000000), rank, why);
 }
 
-static void run(const scenario_options *options, scenario_result *result) {
+static void run_with(const scenario_options *options, scenario_result *result, const sim_program *forger) {
     kv_deployment *deployment = xcalloc(1, sizeof *deployment);
+    deployment->further = forger;
     deployment->sim = sim_create(options);
     sim_describe(deployment->sim, ps_describe);
     draw(deployment, sim_rng(deployment->sim));
@@ -73,6 +77,12 @@ static void run(const scenario_options *options, scenario_result *result) {
     free(deployment);
 }
 
+static void run(const scenario_options *options, scenario_result *result) { run_with(options, result, NULL); }
+
+static void run_forgery(const scenario_options *options, scenario_result *result) {
+    run_with(options, result, &kv_forger_program);
+}
+
 static const scenario_mutation mutations[] = {
     {"counts-alone", "a restarted worker counts its steps from 0 instead of asking the servers", 50},
     {"other-values", "a repeated step pushes other values", 50},
@@ -81,3 +91,13 @@ static const scenario_mutation mutations[] = {
 
 const scenario kv_scenario = {
     "kv", "processes of the parameter server: a training run ends with the bits of plain sums", mutations, run};
+
+static const scenario_mutation forgery_mutations[] = {
+    {"any-map", "a process adopts cluster maps of processes other than the controller", 50},
+    {"any-scheduler", "every process may speak for the controller", 50},
+    {"any-sender", "a process may speak for a server that another process is", 100},
+    {0},
+};
+
+const scenario forgery_scenario = {"forgery", "as kv, with a process that sends what only other processes may send",
+                                   forgery_mutations, run_forgery};

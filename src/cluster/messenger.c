@@ -228,10 +228,14 @@ uint64_t messenger_process(const messenger *messenger, link_id link) {
     return (uint64_t)(uintptr_t)map_get(&messenger->peers, link.v);
 }
 
-bool messenger_is_from(const messenger *messenger, link_id link, const char *address) {
+uint64_t messenger_process_at(const messenger *messenger, const char *address) {
     const box *box = find_box(messenger, address);
+    return box == NULL ? 0 : box->process;
+}
+
+bool messenger_is_from(const messenger *messenger, link_id link, const char *address) {
     uint64_t process = messenger_process(messenger, link);
-    return box != NULL && process != 0 && box->process == process;
+    return process != 0 && messenger_process_at(messenger, address) == process;
 }
 
 void messenger_end(messenger *messenger, link_id link) {

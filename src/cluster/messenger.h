@@ -61,6 +61,8 @@ void messenger_answer(messenger *messenger, link_id link, span bytes);
 link_id messenger_link(const messenger *messenger, const char *address);
 /* The process at the other end of an open link, as its handshake has shown; 0: none. */
 uint64_t messenger_process(const messenger *messenger, link_id link);
+/* The process at the address, when a link was opened here to it last; 0: none was. */
+uint64_t messenger_process_at(const messenger *messenger, const char *address);
 /* Whether the process at the other end of the link is the one that listens at the address: the link was opened here to
  * the address, or its process is that to which such a link was opened last. */
 bool messenger_is_from(const messenger *messenger, link_id link, const char *address);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/hash.h"
 #include "base/invariants.h"
+#include "base/mutation.h"
 #include "ps/transfer.h"
 
 typedef struct send_queue {
@@ -32,6 +33,7 @@ struct batcher {
     /* owned buffer for copies of small packets, reused while no holder references it; NULL: none yet */
     shared_bytes *spare;
     transfers *transfers; /* owned */
+    uint64_t asked;       /* the newest cluster map that was asked of the controller */
 };
 
 static void send_message(void *context, const char *address, const slot_message *message) {
@@ -207,11 +209,36 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     free(bytes);
 }
 
+static bool admits_map(const batcher *batcher, const slot_message_head *from) {
+    const batcher_host *host = &batcher->host;
+    if (MUTATED("any-map")) return true;
+    if (host->controller != NULL) return from->who == SLOT_MESSAGE_CONTROLLER;
+    return host->admits_map != NULL && host->admits_map(host->context, from);
+}
+
+/* The sender knows a newer cluster map. A lost question is repeated by the next heartbeat to the controller. */
+static void ask_for_map(batcher *batcher, const slot_message_head *from) {
+    const char *controller = batcher->host.controller;
+    if (controller != NULL && batcher->asked >= from->number) return;
+    batcher->asked = from->number;
+    if (controller != NULL || admits_map(batcher, from))
+        batcher_add(batcher, controller != NULL ? controller : from->address, NULL);
+}
+
+/* The sender knows an older cluster map. */
+static void show_number(batcher *batcher, const slot_message_head *to) {
+    if (batcher->host.controller == NULL || to->who == SLOT_MESSAGE_CONTROLLER)
+        send_map(batcher, to);
+    else
+        batcher_add(batcher, to->address, NULL);
+}
+
 enum { SPARE = 512 }; /* bytes; enough for a packet with a few small requests or their answers */
 
 /* Adopts the cluster maps in a packet, before its other messages are read. */
-static void read_maps(batcher *batcher, reader reader, uint32_t count) {
+static void read_maps(batcher *batcher, const slot_message_head *head, reader reader, uint32_t count) {
     slot_message message;
+    if (!admits_map(batcher, head)) return;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
         if (message.kind == SLOT_MESSAGE_MAP) batcher_adopt(batcher, message.payload);
 }
@@ -271,10 +298,10 @@ void batcher_take_bytes(batcher *batcher, span bytes, shared_bytes *shared) {
     slot_message_head head;
     uint32_t count;
     if (slot_message_read_head(&reader, &head, &count) == MR_OK) {
-        if (head.maps) read_maps(batcher, reader, count);
+        if (head.maps) read_maps(batcher, &head, reader, count);
         if (batcher->host.on_head != NULL) batcher->host.on_head(batcher->host.context, &head);
-        if (head.number < batcher->head.number) send_map(batcher, &head);
-        if (head.number > batcher->head.number) batcher_add(batcher, head.address, NULL);
+        if (head.number < batcher->head.number) show_number(batcher, &head);
+        if (head.number > batcher->head.number) ask_for_map(batcher, &head);
         if (head.generation == batcher->head.generation) read_parts(batcher, &head, reader, count, shared);
     }
     batcher_flush(batcher);

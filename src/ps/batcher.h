@@ -1,10 +1,14 @@
-/* batcher.h — batcher of slot messages per peer, which also spreads the newest cluster map.
+/* batcher.h — batcher of slot messages per peer, which also follows the newest cluster map.
  *
  * All slot messages of one step for one peer go as one packet. Every packet bears the number of the newest cluster map
- * that its sender knows. The receiver of a packet from a sender with an older cluster map sends the changes since that
- * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks
- * for the changes. So a decided cluster map spreads with every message, and a process adopts the cluster map of a
- * request before it answers the request.
+ * that its sender knows, so the number of a decided cluster map spreads with every message. The map itself comes from
+ * the controller alone: every process could otherwise decide for all.
+ *
+ *   a packet arrives at …      its sender's map is newer              its sender's map is older
+ *   ------------------------   ------------------------------------   ------------------------------------------
+ *   any process                one packet to the controller asks      a packet to the sender shows the number
+ *                              for the changes                        (to the controller: the map, see admits_map)
+ *   the controller             a packet to the sender asks            the changes since that map, to the sender
  *
  * A packet of another generation is ignored except for its cluster map: a newer map is adopted, an older one never.
  *
@@ -34,6 +38,10 @@ typedef struct batcher_host {
     /* called for every packet, before its messages; may be NULL */
     void (*on_head)(void *context, const slot_message_head *from);
     void *context;
+    /* Address of the controller, borrowed: the one from which cluster maps come; NULL: this is the controller. */
+    const char *controller;
+    /* Of the controller: whether it adopts a cluster map of this sender; NULL: never. */
+    bool (*admits_map)(void *context, const slot_message_head *from);
     map_cache *cache;  /* shared; NULL: a private one */
     bool takes_pieces; /* the host receives large messages; other roles of its process ignore their pieces */
     size_t piece;      /* bytes of the pieces that are sent (transfer.h); 0: the default */

@@ -1,4 +1,4 @@
-/* batcher_test.c — messages of one step leave as one packet; cluster maps spread with any message. */
+/* batcher_test.c — messages of one step leave as one packet; cluster maps come from the controller alone. */
 #include "ps/batcher.h"
 
 #include <setjmp.h>
@@ -14,19 +14,20 @@
 
 #include "base/alloc.h"
 
-enum { MESSAGES = 64 };
+enum { MESSAGES = 64, BATCHERS = 3 };
 
-typedef struct fixture { /* two batchers, and the packets between them, delivered by hand */
-    batcher *batchers[2];
+typedef struct fixture { /* a controller "a" and two others, and the packets between them, delivered by hand */
+    batcher *batchers[BATCHERS];
     struct {
         int to;
         shared_bytes *bytes;
     } messages[MESSAGES];
     size_t first, count;
-    size_t parts[2], maps[2], heads[2];
-    uint64_t last_name[2];
-    size_t last_size[2];
-    uint64_t last_sum[2]; /* of the last large payload */
+    bool admits; /* the controller adopts cluster maps of others */
+    size_t parts[BATCHERS], maps[BATCHERS], heads[BATCHERS];
+    uint64_t last_name[BATCHERS];
+    size_t last_size[BATCHERS];
+    uint64_t last_sum[BATCHERS]; /* of the last large payload */
 } fixture;
 
 typedef struct endpoint {
@@ -57,6 +58,11 @@ static void on_head(void *context, const slot_message_head *from) {
     endpoint->fixture->heads[endpoint->at]++;
 }
 
+static bool admits_map(void *context, const slot_message_head *from) {
+    const endpoint *endpoint = context;
+    return endpoint->fixture->admits && from->who == 1;
+}
+
 static void deliver(fixture *fixture) {
     for (; fixture->first < fixture->count; fixture->first++) {
         shared_bytes *bytes = fixture->messages[fixture->first].bytes;
@@ -80,7 +86,8 @@ static void adopt(batcher *batcher, uint64_t number, uint64_t generation) {
 
 static void open_fixture(fixture *fixture, endpoint *endpoints) {
     *fixture = (struct fixture){0};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < BATCHERS; i++) {
+        const char address[] = {(char)('a' + i), '\0'};
         endpoints[i] = (endpoint){fixture, i};
         batcher_host host = {.send = on_send,
                              .send_context = &endpoints[i],
@@ -88,17 +95,19 @@ static void open_fixture(fixture *fixture, endpoint *endpoints) {
                              .on_part = on_part,
                              .on_head = on_head,
                              .context = &endpoints[i],
+                             .controller = i == 0 ? NULL : "a",
+                             .admits_map = admits_map,
                              .takes_pieces = true};
-        fixture->batchers[i] = batcher_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
+        fixture->batchers[i] = batcher_create(&host, i == 0 ? SLOT_MESSAGE_CONTROLLER : (uint32_t)i, address);
     }
 }
 static void close_fixture(fixture *fixture) {
-    for (int i = 0; i < 2; i++) batcher_destroy(fixture->batchers[i]);
+    for (int i = 0; i < BATCHERS; i++) batcher_destroy(fixture->batchers[i]);
 }
 
 static void one_step_is_one_batch(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 3; i++)
         batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = i});
@@ -114,29 +123,63 @@ static void one_step_is_one_batch(void **state) {
     close_fixture(&fixture);
 }
 
-static void maps_spread_both_ways(void **state) {
+/* Sends a packet, with a message or as a heartbeat, and delivers all packets that follow. */
+static void send_to(fixture *fixture, int from, const char *to, const slot_message *message) {
+    batcher_add(fixture->batchers[from], to, message);
+    batcher_flush(fixture->batchers[from]);
+    deliver(fixture);
+}
+
+static uint64_t number_at(const fixture *fixture, int at) { return batcher_map(fixture->batchers[at])->number; }
+
+static void maps_come_from_the_controller(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     open_fixture(&fixture, endpoints);
     adopt(fixture.batchers[0], 5, 9);
-    batcher_add(fixture.batchers[0], "b", NULL);
-    batcher_flush(fixture.batchers[0]);
-    deliver(&fixture); /* b has the older map and asks for the changes */
-    assert_true(batcher_map(fixture.batchers[1])->number == 5 && fixture.maps[1] == 1);
-    adopt(fixture.batchers[1], 6, 9);
-    batcher_add(fixture.batchers[0], "b", NULL); /* a has the older map and receives the changes */
-    batcher_flush(fixture.batchers[0]);
-    deliver(&fixture);
-    assert_int_equal(batcher_map(fixture.batchers[0])->number, 6);
+    send_to(&fixture, 0, "b", NULL); /* b has the older map and asks for the changes */
+    assert_true(number_at(&fixture, 1) == 5 && fixture.maps[1] == 1);
+    send_to(&fixture, 1, "c", NULL); /* c learns the number from b, and the map from the controller */
+    assert_true(number_at(&fixture, 2) == 5 && fixture.maps[2] == 1);
+    adopt(fixture.batchers[0], 6, 9);
+    send_to(&fixture, 1, "a", NULL); /* b has the older map and receives the changes */
+    assert_int_equal(number_at(&fixture, 1), 6);
+    send_to(&fixture, 2, "b", NULL); /* c has the older map, and learns the number from the answer */
+    assert_int_equal(number_at(&fixture, 2), 6);
     adopt(fixture.batchers[0], 4, 9); /* an older map */
-    assert_true(batcher_map(fixture.batchers[0])->number == 6 && fixture.maps[0] == 2);
+    assert_true(number_at(&fixture, 0) == 6 && fixture.maps[0] == 2);
+    close_fixture(&fixture);
+}
+
+static void a_false_map_is_not_adopted(void **state) {
+    fixture fixture;
+    endpoint endpoints[BATCHERS];
+    open_fixture(&fixture, endpoints);
+    adopt(fixture.batchers[0], 5, 9);
+    send_to(&fixture, 0, "b", NULL);
+    send_to(&fixture, 0, "c", NULL);
+    adopt(fixture.batchers[1], 6, 9); /* b makes a map of its own */
+    size_t size;
+    uint8_t *bytes = cluster_map_write(batcher_map(fixture.batchers[1]), 0, &size);
+    const slot_message map = {.kind = SLOT_MESSAGE_MAP, .payload = span_of(bytes, size)};
+    for (int i = 0; i < 3; i++) {
+        send_to(&fixture, 1, "c", &map);
+        send_to(&fixture, 1, "a", &map);
+    }
+    assert_true(number_at(&fixture, 2) == 5 && number_at(&fixture, 0) == 5);
+    assert_true(fixture.count < 20); /* nobody asks b again and again */
+    fixture.admits = true;           /* the controller's metadata store has lost its disk */
+    send_to(&fixture, 1, "a", NULL);
+    assert_int_equal(number_at(&fixture, 0), 6);
+    free(bytes);
     close_fixture(&fixture);
 }
 
 static void another_generation_is_not_heard(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     open_fixture(&fixture, endpoints);
+    fixture.admits = true;
     adopt(fixture.batchers[0], 5, 9);
     adopt(fixture.batchers[1], 5, 8);
     batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED});
@@ -155,7 +198,7 @@ static void another_generation_is_not_heard(void **state) {
 
 static void messages_to_oneself_are_delivered(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 600; i++)
         batcher_add(fixture.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = i});
@@ -170,7 +213,7 @@ static void messages_to_oneself_are_delivered(void **state) {
 /* The limit of one packet is no limit of a message. */
 static void a_message_of_any_size_arrives(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     open_fixture(&fixture, endpoints);
     size_t size = (size_t)SLOT_MESSAGE_PAYLOAD_MAX + 4097;
     shared_bytes *large = shared_bytes_new(size);
@@ -250,7 +293,7 @@ static void on_kept(void *context, const slot_message_head *from, const slot_mes
 
 static void payloads_are_pointed_at_where_they_lie(void **state) {
     fixture fixture;
-    endpoint endpoints[2];
+    endpoint endpoints[BATCHERS];
     gathering gathering = {0};
     open_fixture(&fixture, endpoints);
     batcher_host host = {.send_pieces = on_pieces,
@@ -290,13 +333,10 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(payloads_are_pointed_at_where_they_lie),
-        cmocka_unit_test(one_step_is_one_batch),
-        cmocka_unit_test(a_message_of_any_size_arrives),
-        cmocka_unit_test(many_are_told_in_one_step),
-        cmocka_unit_test(maps_spread_both_ways),
-        cmocka_unit_test(another_generation_is_not_heard),
-        cmocka_unit_test(messages_to_oneself_are_delivered),
+        cmocka_unit_test(payloads_are_pointed_at_where_they_lie), cmocka_unit_test(one_step_is_one_batch),
+        cmocka_unit_test(a_message_of_any_size_arrives),          cmocka_unit_test(many_are_told_in_one_step),
+        cmocka_unit_test(maps_come_from_the_controller),          cmocka_unit_test(a_false_map_is_not_adopted),
+        cmocka_unit_test(another_generation_is_not_heard),        cmocka_unit_test(messages_to_oneself_are_delivered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

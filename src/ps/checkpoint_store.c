@@ -464,6 +464,7 @@ checkpoint_store *checkpoint_store_create(const checkpoint_store_options *option
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = store,
+                         .controller = options->controller,
                          .takes_pieces = true,
                          .piece = options->piece,
                          .room = store->options.room};

@@ -403,9 +403,18 @@ static void go_on(controller *controller, const cluster_map *map) {
 
 /* ---- Messages. */
 
+/* Cluster maps come from the metadata store. After it has lost its disk, servers and the checkpoint store know the
+ * newest one. */
+static bool admits_map(void *context, const slot_message_head *from) {
+    const controller *controller = context;
+    bool knows = from->who < SLOT_MESSAGE_RANK || from->who == SLOT_MESSAGE_CHECKPOINTS;
+    return controller->looked && metadata_store_count(controller->expected) == 0 && knows;
+}
+
 static void on_head(void *context, const slot_message_head *from) {
     controller *controller = context;
     uint32_t worker = from->who & ~(uint32_t)SLOT_MESSAGE_WORKER;
+    if (from->number > batcher_map(controller->batcher)->number) controller->next_poll_us = controller->now_us;
     if (from->incarnation == 0) return;
     if (from->who < SLOT_MESSAGE_RANK) {
         heard(controller, &controller->servers, from->who, from->incarnation, from->address);
@@ -473,6 +482,7 @@ controller *controller_create(const controller_options *options, int64_t now_us)
                          .on_map = on_map,
                          .on_part = on_part,
                          .on_head = on_head,
+                         .admits_map = admits_map,
                          .context = controller};
     controller->batcher = batcher_create(&host, SLOT_MESSAGE_CONTROLLER, options->address);
     return controller;

@@ -272,6 +272,7 @@ rank *rank_create(const rank_options *options) {
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = rank,
+                         .controller = options->controller,
                          .cache = options->cache,
                          .piece = options->piece};
     rank->batcher = batcher_create(&host, SLOT_MESSAGE_RANK | options->rank, options->address);

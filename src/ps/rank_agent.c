@@ -135,6 +135,7 @@ rank_agent *rank_agent_create(const rank_agent_options *options) {
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = agent,
+                         .controller = options->controller,
                          .cache = options->cache};
     agent->batcher = batcher_create(&host, SLOT_MESSAGE_WORKER | options->worker, options->address);
     return agent;

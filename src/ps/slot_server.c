@@ -270,6 +270,7 @@ slot_server *slot_server_create(const slot_server_options *options) {
                          .on_part = on_part,
                          .on_head = on_head,
                          .context = server,
+                         .controller = options->controller,
                          .cache = options->cache,
                          .takes_pieces = true,
                          .piece = options->piece};

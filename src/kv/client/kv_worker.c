@@ -262,16 +262,15 @@ static void on_here(void *context, uint64_t incarnation) {
     rank_agent_begin(worker->agent, incarnation, van_now_us(kv_worker_van(worker)));
 }
 
-/* Whether the rank agent handles the message: messages of the controller, and cluster maps that this process or the
- * sender lacks. Answers to a rank that carry the current cluster map are not for the agent. */
+/* Whether the rank agent handles the message: messages of the controller, and those of processes with another cluster
+ * map. */
 static bool concerns_holder(const kv_worker *worker, span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
     uint32_t count;
     if (slot_message_peek(&reader, &head, &count) != MR_OK) return false;
     const cluster_map *map = rank_agent_map(worker->agent);
-    return head.who == SLOT_MESSAGE_CONTROLLER || head.maps || head.number != map->number ||
-           head.generation != map->generation;
+    return head.who == SLOT_MESSAGE_CONTROLLER || head.number != map->number || head.generation != map->generation;
 }
 
 static void take(void *context, span batch, shared_bytes *bytes) {
@@ -317,6 +316,13 @@ static void describe(void *context, process_state *state) {
     state->ready = kv_worker_is_ready(worker);
 }
 
+static const char *server_address(void *context, uint32_t server, uint64_t incarnation) {
+    const kv_worker *worker = context;
+    const cluster_map_server *there =
+        worker->agent == NULL ? NULL : cluster_map_find(rank_agent_map(worker->agent), server);
+    return there != NULL && there->incarnation == incarnation ? there->address : NULL;
+}
+
 void kv_worker_ship(kv_worker *worker) {
     while (!list_empty(&worker->eager)) send_queue(worker, container_of(worker->eager.next, slot_queue, link));
     rank_flush(worker->rank);
@@ -340,7 +346,8 @@ mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
                                          .flush = flush,
                                          .next_us = next_us,
                                          .tick = tick,
-                                         .describe = describe};
+                                         .describe = describe,
+                                         .server_address = server_address};
     kv_worker *worker = xcalloc(1, sizeof *worker);
     kv_process_options own = *options;
     uint64_t left = memory_headroom_bytes();

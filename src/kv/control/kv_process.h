@@ -6,10 +6,10 @@
  * Requests to the scheduler are repeated; while no scheduler answers registration waits, and nothing else fails. The
  * host gets the packets of slot messages, for either role.
  *
- * Senders    Only the scheduler's process speaks for the controller and the checkpoint store, and sends control
- *            messages other than NOTE; one process speaks for each server, worker and rank (sender_table.h). A link
- *            over which another process does so, or that carries malformed bytes, is closed. Cluster maps come from
- *            every process.
+ * Senders    Only the scheduler's process speaks for the controller, so that cluster maps come from it alone
+ *            (ps/batcher.h), and for the checkpoint store, and sends control messages other than NOTE; one process
+ *            speaks for each server, worker and rank (sender_table.h). A link over which another process does so, or
+ *            that carries malformed bytes, is closed.
  *
  * Threads     the one that runs the van's event loop. */
 #pragma once
@@ -51,6 +51,10 @@ typedef struct kv_process_host {
     void (*describe)(void *context, process_state *state); /* as of control_client_host */
     uint64_t (*count)(void *context, table_stats *stats);  /* as of control_client_host; may be NULL */
     void (*alone)(void *context);                          /* the link to the scheduler broke; may be NULL */
+    /* Of a worker: address of a server in the newest cluster map; NULL: it is not there. The worker takes packets of
+     * servers only from the processes at these addresses, to which it has linked before. NULL: the first process that
+     * speaks for a server is taken for it. */
+    const char *(*server_address)(void *context, uint32_t server, uint64_t incarnation);
     /* a message for no other module; may be NULL */
     void (*take_message)(void *context, const control_message *message);
 } kv_process_host;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/mutation.h"
 #include "miniray/admin.h"
 #include "ps/slot_message.h"
 #include "ps/stable_hash.h"
@@ -21,15 +22,19 @@ static void forget(sender_table *table) {
 
 void sender_table_fini(sender_table *table) { forget(table); }
 
-bool sender_table_admits(sender_table *table, uint32_t who, uint64_t incarnation, uint64_t process) {
-    if (incarnation == 0 || process == 0) return true;
+sender_verdict sender_table_admit(sender_table *table, uint32_t who, uint64_t incarnation, uint64_t process) {
+    if (incarnation == 0 || process == 0 || MUTATED("any-sender")) return SENDER_ADMITTED;
     uint64_t key = stable_hash2(incarnation, table->seed ^ who);
     const record *known = map_get(&table->senders, key);
     bool same = known != NULL && known->who == who && known->incarnation == incarnation;
-    if (known != NULL) return !same || known->process == process; /* another sender with this hash is not checked */
+    if (same && known->process != process) return SENDER_REFUSED;
+    if (known != NULL) return SENDER_ADMITTED; /* another sender with this hash is not checked */
+    sender_verdict verdict =
+        table->vouch == NULL ? SENDER_ADMITTED : table->vouch(table->context, who, incarnation, process);
+    if (verdict != SENDER_ADMITTED) return verdict;
     if (table->senders.count == SENDER_TABLE_MAX) forget(table);
     map_put(&table->senders, key, XNEW(record, .incarnation = incarnation, .process = process, .who = who));
-    return true;
+    return SENDER_ADMITTED;
 }
 
 sender_verdict sender_table_judge(sender_table *table, span packet, uint64_t process) {
@@ -38,7 +43,7 @@ sender_verdict sender_table_judge(sender_table *table, span packet, uint64_t pro
     uint32_t count;
     if (slot_message_peek(&reader, &head, &count) != MR_OK) return SENDER_REFUSED;
     if (head.who >= SLOT_MESSAGE_CHECKPOINTS || (head.who & SLOT_MESSAGE_CONTROLLER) != 0) return SENDER_SCHEDULER;
-    return sender_table_admits(table, head.who, head.incarnation, process) ? SENDER_ADMITTED : SENDER_REFUSED;
+    return sender_table_admit(table, head.who, head.incarnation, process);
 }
 
 sender_verdict sender_table_judge_role(sender_table *table, uint8_t role, uint64_t number, uint64_t incarnation,
@@ -46,5 +51,6 @@ sender_verdict sender_table_judge_role(sender_table *table, uint8_t role, uint64
     if (role == MR_PS_SCHEDULER) return SENDER_SCHEDULER;
     if ((role != MR_PS_WORKERS && role != MR_PS_SERVERS) || number >= SLOT_MESSAGE_RANK) return SENDER_REFUSED;
     uint32_t who = (uint32_t)number | (role == MR_PS_WORKERS ? (uint32_t)SLOT_MESSAGE_WORKER : 0);
-    return sender_table_admits(table, who, incarnation, process) ? SENDER_ADMITTED : SENDER_REFUSED;
+    sender_verdict verdict = sender_table_admit(table, who, incarnation, process);
+    return verdict == SENDER_UNSURE ? SENDER_ADMITTED : verdict;
 }

@@ -75,8 +75,8 @@ typedef struct engine_push {
 static inline size_t engine_item(const engine_table *table) { /* bytes of a stored value */
     return table->schema.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
 }
-/* Whether a section is compressed as its table says, or not at all. Others are refused: a server has the libraries of its
- * tables only. `schema` NULL: the table is not known. */
+/* Whether a section is compressed as its table says, or not at all. Others are refused: a server has the libraries of
+ * its tables only. `schema` NULL: the table is not known. */
 static inline bool engine_packs_as(const table_schema *schema, const payload_section *section) {
     if ((section->flags & PAYLOAD_PRESSED) == 0 || section->body.size == 0) return true;
     uint8_t id = section->body.data[0];

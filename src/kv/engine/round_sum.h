@@ -12,7 +12,7 @@
  * So a round erases, assigns, and then makes one update with the sum of all contributions. Contributions are added one
  * after the other, ((a + b) + c) + …, in fp32 or int64, with the same bits as a plain loop over the ranks. (The first
  * contribution is copied, not added to 0, so that -0 stays -0.) Contributions of another dim or dtype than the first
- * one of their table are left out; so are sections that are compressed otherwise than their table (engine_packs_as), and
+ * one of their table are left out; so are a section that is compressed otherwise than its table (engine_packs_as), and
  * a whole malformed payload.
  *
  * Keyed values of more than ROUND_SUM_SECTION bytes are several sections, so that a sum may have any size: it can be

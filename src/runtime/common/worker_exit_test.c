@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "net/pidfd.h"
+
 static void says(const worker_exit *exit, const char *status, const char *more) {
     char text[400];
     pidfd_status_text(exit->wait_status, text, sizeof text);

@@ -1,9 +1,8 @@
 /* snapshot_fixture.c — see snapshot_fixture.h. */
 #include "tests/support/snapshot_fixture.h"
 
-#include <string.h>
-
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "kv/engine/engine.h"

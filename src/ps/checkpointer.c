@@ -294,7 +294,10 @@ static void take_ordered(checkpointer *checkpointer, const slot_message *message
 /* Reports of progress in the wanted checkpoint restart the patience. */
 static void take_sign(checkpointer *checkpointer, const slot_message *message) {
     bool moves = message->lsn != checkpointer->making || message->commit != checkpointer->saved;
-    if (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted) checkpointer->begun = false;
+    bool arrives = message->prev != checkpointer->arrived;
+    if (arrives || (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted))
+        checkpointer->begun = false;
+    checkpointer->arrived = message->prev;
     checkpointer->making = message->lsn;
     checkpointer->saved = message->commit;
     checkpointer->signs++;

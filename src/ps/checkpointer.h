@@ -8,7 +8,7 @@
  *
  * A slow disk delays the checkpoint store: while snapshots are being saved, or no report arrives, the checkpointer
  * cannot conclude that a head has missed its cut. So patience ends only after CHECKPOINTER_SIGNS reports without
- * progress.
+ * progress. Large cuts arrive in pieces, of all slots at once (transfer.h), and each piece is progress.
  *
  * Outside BSP a checkpoint may be exact: all slots are cut at the same step of each rank. Then ranks quiesce
  * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks train.
@@ -101,6 +101,7 @@ typedef struct checkpointer { /* ready when zero-initialized; ends with checkpoi
     int64_t until_us;
     uint32_t signs;         /* reports of the checkpoint store since the patience began */
     uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */
+    uint64_t arrived;       /* likewise: bytes of large cuts that have arrived */
     bool sealed;
     uint64_t number, origin; /* number of the seal; origin: newest checkpoint, from the store's answer */
     /* highest number at which the checkpoint store was ever sealed, from its reports */

@@ -115,6 +115,28 @@ static void all_heads_are_told_until_it_is_whole(void **state) {
     stop(&world);
 }
 
+/* Cuts of many large slots arrive at the same time: none is whole, and none is given up, while their pieces come. */
+static void pieces_of_large_cuts_are_awaited(void **state) {
+    world world;
+    uint64_t arrived = 0;
+    start(&world, CONSISTENCY_ASP);
+    say(&world, 1, 0, 0);
+    checkpointer_want(&world.checkpointer);
+    for (int64_t now_us = 0; now_us < 100 * CHECKPOINTER_PATIENCE_US; now_us += CHECKPOINTER_PATIENCE_US / 10) {
+        slot_message message = {.kind = SLOT_MESSAGE_WHOLE, .prev = arrived += 1000};
+        assert_false(checkpointer_take(&world.checkpointer, &world.map, &message));
+        order(&world, now_us);
+        assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    }
+    for (int i = 0; i < 2 * CHECKPOINTER_SIGNS; i++) { /* no further piece comes */
+        slot_message message = {.kind = SLOT_MESSAGE_WHOLE, .prev = arrived};
+        assert_false(checkpointer_take(&world.checkpointer, &world.map, &message));
+    }
+    order(&world, 102 * CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 2), 1);
+    stop(&world);
+}
+
 static void a_cut_that_was_missed_is_followed_by_another(void **state) {
     world world;
     start(&world, CONSISTENCY_BSP);
@@ -416,6 +438,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(how_far_slots_may_have_cut_is_known),
         cmocka_unit_test(all_heads_are_told_until_it_is_whole),
+        cmocka_unit_test(pieces_of_large_cuts_are_awaited),
         cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
         cmocka_unit_test(a_slow_checkpoints_is_not_hurried),
         cmocka_unit_test(the_open_version_is_cut_when_no_rank_ends_a_round),

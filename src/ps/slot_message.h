@@ -54,7 +54,8 @@
  *                                 step of each rank; 0: a rank was inside a step
  *   SAVED     checkpoint store → head  the cut is on disk, or came too late; RESEND: the store does not have it
  *   WHOLE     checkpoint store → controller  `name` is the newest complete checkpoint; 0: there is none. Of the
- *                                 checkpoint `lsn`, which is being made, `commit` slots are saved. Payload: the damaged
+ *                                 checkpoint `lsn`, which is being made, `commit` slots are saved; `prev`: bytes of
+ *                                 cuts that have arrived in pieces, since it began. Payload: the damaged
  *                                 files; GONE: without them no checkpoint can be used
  *   SEAL      controller → checkpoint store  order to complete no checkpoint before the store knows a cluster map with
  *                                 a number above `name`

@@ -42,7 +42,8 @@ struct transfers {
     transfers_send_fn *send;
     void *context;
     uint64_t last_id, generation;
-    list out, in; /* outgoing, incoming; owned */
+    uint64_t arrived; /* bytes of all pieces that were taken */
+    list out, in;     /* outgoing, incoming; owned */
 };
 
 transfers *transfers_create(size_t piece, uint64_t room, transfers_send_fn *send, void *context) {
@@ -230,6 +231,8 @@ void transfers_ask_all(transfers *transfers) {
     list_for_each (item, &transfers->out) ask_again(transfers, container_of(item, outgoing, of_transfers));
 }
 
+uint64_t transfers_in(const transfers *transfers) { return transfers->arrived; }
+
 uint64_t transfers_out(const transfers *transfers) {
     uint64_t bytes = 0;
     list_for_each (item, &transfers->out) bytes += container_of(item, outgoing, of_transfers)->total;
@@ -331,6 +334,7 @@ shared_bytes *transfers_take_piece(transfers *transfers, const slot_message_head
                                    slot_message *whole) {
     incoming *in = receive(transfers, from, piece);
     bool taken = in != NULL && append(in, piece);
+    if (taken) transfers->arrived += piece->payload.size;
     if (!taken && piece->prev == 0) return NULL;
     transfers->send(transfers->context, from->address,
                     &(slot_message){.kind = SLOT_MESSAGE_TAKEN_PIECE,

@@ -62,6 +62,8 @@ bool transfers_ask(transfers *transfers, const char *address, uint32_t slot, slo
  * transfer that no further message follows may be lost. */
 uint64_t transfers_out(const transfers *transfers);
 void transfers_ask_all(transfers *transfers);
+/* Bytes of all pieces that were ever taken: while it grows, a large message is arriving. */
+uint64_t transfers_in(const transfers *transfers);
 /* The content of a shared buffer is now at `to`, unchanged; it was the tail of messages (slot_message.h). */
 void transfers_move(transfers *transfers, const shared_bytes *bytes, span to);
 void transfers_take_taken(transfers *transfers, const slot_message *message);

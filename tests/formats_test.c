@@ -259,9 +259,9 @@ static void another_manifest_is_rejected(void **state) {
     char *path = sample_path(expected.folder, CHECKPOINT_STORE_MANIFEST);
     sample_change(path, 3, '9', SAMPLE_SUMMED_ALL);
     free(path);
-    assert_rejected(mr_ps_checkpoints_get(expected.folder, &all), 9, 3);
-    assert_rejected(mr_ps_checkpoint_export(expected.folder, 0, expected.folder), 9, 3);
-    assert_not_started(&expected, 9, 3);
+    assert_rejected(mr_ps_checkpoints_get(expected.folder, &all), 9, 4);
+    assert_rejected(mr_ps_checkpoint_export(expected.folder, 0, expected.folder), 9, 4);
+    assert_not_started(&expected, 9, 4);
 }
 
 static void files_of_slots_are_read(void **state) {
@@ -275,10 +275,10 @@ static void files_of_slots_are_read(void **state) {
         buffer file = sample_read(path), shard;
         buffer_init(&shard, SAMPLE_FILE_MAX);
         must(snapshot_file_decode(span_of(file.data, file.size), &shard));
-        char *number = memmem(file.data, file.size, SNAPSHOT_FILE_FORMAT, strlen(SNAPSHOT_FILE_FORMAT));
+        char *number = memmem(file.data, file.size, SNAPSHOT_FILE_NAME, strlen(SNAPSHOT_FILE_NAME));
         assert_non_null(number);
         number[strlen(SNAPSHOT_FILE_NAME)] = '9';
-        assert_rejected(snapshot_file_decode(span_of(file.data, file.size), &shard), 9, 1);
+        assert_rejected(snapshot_file_decode(span_of(file.data, file.size), &shard), 9, 2);
         buffer_fini(&shard);
         buffer_fini(&file);
         free(path);

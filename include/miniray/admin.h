@@ -365,10 +365,10 @@ MR_API void mr_ps_supervision_end(mr_ps_supervision *supervision);              
 
 /* Makes a checkpoint now, with or without an interval. After MR_OK a checkpoint that began after this call is
  * complete and on the scheduler's disk; it contains every push that was acknowledged before the call. *out is its
- * number (mr_ps_cluster_map.checkpoint). Any process may ask, at any time: in BSP it has all steps that every rank has
- * ended, and is made when a step ends, or within seconds when none does because ranks wait, compute or have ended.
- * MR_NOT_FOUND: no step of BSP has ended yet, so there is nothing to save. MR_TIMEOUT: the scheduler does not answer,
- * or the error says what is missing; the checkpoint may still be made. */
+ * number (mr_ps_cluster_map.checkpoint). Any process may ask, at any time, also before the first step: in BSP it has
+ * all steps that every rank has ended, and is made when a step ends, or within seconds when none does because ranks
+ * wait, compute or have ended, between two steps or inside one. MR_TIMEOUT: the scheduler does not answer, or the error
+ * says what is missing; the checkpoint may still be made. */
 MR_API MR_MUST mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out);
 
 /* The following read the folder of a scheduler, which may run or not, and change nothing there. */

@@ -86,6 +86,12 @@ static shared_bytes *show(void *self, span request, bool kept) {
 static size_t size(const void *self) { return ((const float_machine *)self)->keeps ? 2 * BYTES : BYTES; }
 static void write(const void *self, void *out) { memcpy(out, self, size(self)); }
 
+static void write_kept(const void *self, void *out) {
+    const float_machine *machine = self;
+    memcpy(out, machine->before, BYTES);
+    memcpy((uint8_t *)out + BYTES, machine->before, BYTES);
+}
+
 static bool read(void *self, span bytes) {
     if (bytes.size != size(self)) return false;
     memcpy(self, bytes.data, bytes.size);
@@ -137,5 +143,6 @@ static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     apply(self, span_of(change, BYTES), moment);
 }
 
-const state_machine_ops float_machine_ops = {"floats", create, free, apply, sum_begin, sum_add, sum_size, sum_write,
-                                             free,     show,   size, write, read,      measure, combine,  apply_normed};
+const state_machine_ops float_machine_ops = {"floats",   create,    free,    apply,   sum_begin,   sum_add,
+                                             sum_size,   sum_write, free,    show,    size,        write,
+                                             write_kept, read,      measure, combine, apply_normed};

@@ -375,21 +375,26 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
     session->consistency[slot] = consistency;
 }
 
-/* Whether the rank was away at `due`, or left after it: a pull that was admitted then may show that it is back. */
-static bool was_away(const ps_checker *checker, uint32_t slot, uint64_t due, uint64_t lsn, uint32_t rank) {
-    const ps_event *events = checker->histories[slot].events;
-    for (uint64_t i = due; i < lsn; i++)
-        if (events[i].kind == REPLICA_LOG_PUSH && events[i].rank == rank && seq_is_left(events[i].name)) return true;
-    return seq_is_left(last_name(checker, slot, due, rank));
+/* A rank that is behind the bound in this state and has not left; rank_count: none. */
+static uint32_t find_behind(const ps_checker *checker, uint32_t slot, uint64_t lsn, uint64_t step, uint32_t bound) {
+    uint32_t rank = 0;
+    for (; rank < checker->rank_count; rank++) {
+        uint64_t name = last_name(checker, slot, lsn, rank);
+        if (seq_ended(name) + bound < step && !seq_is_left(name)) break;
+    }
+    return rank;
 }
 
-static void check_bound(ps_checker *checker, uint32_t slot, uint64_t due, uint64_t lsn, uint64_t step, uint32_t bound) {
-    for (uint32_t i = 0; i < checker->rank_count; i++) {
-        uint64_t name = last_name(checker, slot, lsn, i), ended = seq_ended(name);
-        if (ended + bound < step && !seq_is_left(name) && !was_away(checker, slot, due, lsn, i))
-            sim_violation(checker->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, i,
-                          (int)ended);
-    }
+/* A fresh pull is admitted in one state, and shown a later one, when its entry commits: a rank that was away when the
+ * pull was admitted may be back by then. */
+static void check_bound(ps_checker *checker, uint32_t slot, uint64_t first, uint64_t lsn, uint64_t step,
+                        uint32_t bound) {
+    uint32_t rank = find_behind(checker, slot, lsn, step, bound);
+    for (uint64_t i = lsn; i > first && rank < checker->rank_count; i--)
+        if (find_behind(checker, slot, i - 1, step, bound) == checker->rank_count) return;
+    if (rank < checker->rank_count)
+        sim_violation(checker->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, rank,
+                      (int)seq_ended(last_name(checker, slot, lsn, rank)));
 }
 
 uint64_t ps_checker_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step,
@@ -508,7 +513,9 @@ void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, 
         sim_violation(checker->sim, "rank %u is shown slot %u at lsn %d, without what it pushed with that pull", rank,
                       slot, (int)lsn);
     session->seen[slot] = lsn;
-    if (asked.kind == CONSISTENCY_SSP) check_bound(checker, slot, session->due[slot], lsn, step, asked.bound);
+    uint64_t first =
+        session->fresh[slot] != 0 ? session->due[slot] : lsn; /* earliest state that may have admitted it */
+    if (asked.kind == CONSISTENCY_SSP) check_bound(checker, slot, first, lsn, step, asked.bound);
 }
 
 /* ---- Cluster maps. */
@@ -533,58 +540,50 @@ void ps_checker_whole(ps_checker *checker, uint64_t checkpoint) {
     if (checkpoint > checker->whole) checker->whole = checkpoint;
 }
 
-/* The record of a checkpoint; NULL: none, so a generation begins from nothing. */
-static ps_saved *saved_of(ps_checker *checker, uint64_t checkpoint) {
-    for (size_t i = checker->saved_count; i-- > 0 && i + PS_SAVED_MAX >= checker->saved_count;)
-        if (checker->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return &checker->saved[i % PS_SAVED_MAX];
-    return NULL;
-}
-
-/* Whether the slot has this version at both lsns, the first of which is where the version begins. */
-static bool is_at_version(const ps_checker_history *history, uint64_t lsn, uint64_t later) {
-    for (uint64_t i = lsn; i < later; i++)
-        if (history->events[i].kind == REPLICA_LOG_ROUND) return false;
-    return later >= lsn;
-}
-
-/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. With rounds a slot may be cut at any lsn at
- * which it has the version: the store's report has it, and without a report it is where the version begins. */
+/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. */
 static size_t cut_of(ps_checker *checker, uint32_t slot, uint64_t checkpoint) {
+    const ps_saved *saved = ps_saved_find(&checker->saved, checkpoint);
     if (checkpoint == 0) return 0;
-    const ps_saved *saved = saved_of(checker, checkpoint);
-    bool rounds = in_rounds(checker, slot);
-    uint64_t told = saved == NULL ? 0 : saved->lsn[slot];
-    if (told != 0) return told;
-    replica_log_kind kind = rounds ? REPLICA_LOG_ROUND : REPLICA_LOG_MARK;
-    uint64_t lsn = find_name(&checker->histories[slot], 0, kind, 0, checkpoint);
-    return lsn == 0 ? SIZE_MAX : lsn;
+    return saved == NULL || !saved->has[slot] ? SIZE_MAX : saved->lsn[slot];
 }
 
-static void note_saved(ps_checker *checker, uint64_t checkpoint) {
-    checker->saved[checker->saved_count++ % PS_SAVED_MAX] =
-        (ps_saved){.checkpoint = checkpoint, .ranks = checker->rank_count, .known = checker->known};
+/* The version of a slot with rounds when it had so many entries. */
+static uint64_t version_at(const ps_checker_history *history, size_t count) {
+    for (size_t i = count; i-- > 0;)
+        if (history->events[i].kind == REPLICA_LOG_ROUND) return history->events[i].name;
+    return 0;
 }
 
-static void note_lsn(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
-    ps_saved *saved = saved_of(checker, checkpoint);
-    if (saved != NULL && in_rounds(checker, slot)) saved->lsn[slot] = lsn;
-}
-
-void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
-    if (slot == 0) note_saved(checker, checkpoint);
+/* With rounds a slot may be cut at any lsn at which it has the version; without, at the mark. */
+static void check_cut(ps_checker *checker, uint32_t slot, uint64_t lsn, const ps_saved *saved) {
     const ps_checker_history *history = &checker->histories[slot];
-    size_t cut = cut_of(checker, slot, checkpoint);
-    bool rounds = in_rounds(checker, slot), later = rounds && lsn > cut && lsn <= history->count;
-    if (later && is_at_version(history, cut, lsn)) {
-        sim_count(checker->sim, "open versions cut", 1);
-        cut = lsn;
+    bool rounds = in_rounds(checker, slot);
+    uint64_t cut = rounds ? lsn : find_name(history, 0, REPLICA_LOG_MARK, 0, saved->checkpoint);
+    if (lsn != cut || lsn > history->count || lsn < history->origin) {
+        sim_violation(checker->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)saved->checkpoint,
+                      slot, (int)lsn, (int)cut);
+        return;
     }
-    note_lsn(checker, checkpoint, slot, lsn);
-    if (lsn != cut)
-        sim_violation(checker->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
-                      (int)lsn, (int)cut);
-    else if (checker->round_slots != 0)
-        check_free(checker, slot, cut, checkpoint);
+    if (rounds && version_at(history, lsn) != saved->version)
+        sim_violation(checker->sim, "checkpoint %d is of version %d, and has slot %u at version %d",
+                      (int)saved->checkpoint, (int)saved->version, slot, (int)version_at(history, lsn));
+    if (rounds && saved->version + 1 == history->version) sim_count(checker->sim, "kept versions cut", 1);
+    if (checker->round_slots != 0) check_free(checker, slot, lsn, saved->version);
+}
+
+void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, const uint64_t lsn[PS_SLOTS_MAX]) {
+    uint32_t slots = checker->value_slots + (checker->round_slots != 0);
+    if (ps_saved_find(&checker->saved, checkpoint) != NULL) return;
+    ps_saved *saved = ps_saved_add(&checker->saved, checkpoint);
+    saved->ranks = checker->rank_count;
+    saved->known = checker->known;
+    saved->version = checker->round_slots == 0 ? 0 : version_at(&checker->histories[0], lsn[0]);
+    if (saved->version != checkpoint && checker->round_slots != 0) sim_count(checker->sim, "versions saved again", 1);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        saved->lsn[slot] = lsn[slot];
+        saved->has[slot] = true;
+        check_cut(checker, slot, lsn[slot], saved);
+    }
 }
 
 /* Outside BSP: every slot has the same last step of each rank, so a restored rank continues with the next step in every
@@ -602,10 +601,16 @@ void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
         }
 }
 
+/* The version of slots with rounds with which a generation begins. */
+static uint64_t origin_version(ps_checker *checker, uint64_t origin) {
+    const ps_saved *saved = ps_saved_find(&checker->saved, origin);
+    return saved == NULL ? 0 : saved->version;
+}
+
 /* Members of the first round of a generation: those of the checkpoint, if the number of ranks is the same. Several
  * generations may begin from one checkpoint; the members recorded at the first of them count. */
 static rank_set members_of(ps_checker *checker, const cluster_map *map, const ps_round *open) {
-    ps_saved *saved = saved_of(checker, map->origin);
+    ps_saved *saved = ps_saved_find(&checker->saved, map->origin);
     if (saved != NULL && !saved->used) saved->members = open->members;
     if (saved != NULL) saved->used = true;
     bool same = saved != NULL && map->rank_count == saved->ranks;
@@ -613,7 +618,7 @@ static rank_set members_of(ps_checker *checker, const cluster_map *map, const ps
 }
 
 static void forget_rounds(ps_checker *checker, const cluster_map *map) {
-    uint64_t version = map->origin;
+    uint64_t version = origin_version(checker, map->origin);
     while (checker->model_count <= version) add_model(checker); /* before the members of these rounds are forgotten */
     if (checker->round_count > version + 1) checker->round_count = version + 1;
     if (checker->model_count > version + 1) checker->model_count = version + 1;
@@ -642,7 +647,7 @@ static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t 
             (ps_contribution){.at = cut,
                               .rank = i,
                               .name = cut == 0 || least == 0 ? 0 : seq_tick(least),
-                              .round = checker->round_slots == 0 ? 0 : map->origin};
+                              .round = origin_version(checker, map->origin)};
 }
 
 /* Checks all requests of a generation at its end. */
@@ -666,9 +671,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
     if (map->origin < checker->whole && !checker->rots)
         sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
                       (int)checker->whole);
-    if (map->origin != 0 && saved_of(checker, map->origin) == NULL)
-        note_saved(checker, map->origin); /* the completion was not reported */
-    const ps_saved *saved = saved_of(checker, map->origin);
+    const ps_saved *saved = ps_saved_find(&checker->saved, map->origin);
     uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
     if (known > all) sim_count(checker->sim, "ranks left out", known - all);
     if (known > checker->rank_count && all > checker->rank_count) sim_count(checker->sim, "ranks that are back", 1);
@@ -681,10 +684,9 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
         }
         if (!in_rounds(checker, i)) give_names(checker, i, cut, known, map);
         check_one_value(checker, i);
-        history->before = history->count;
         history->count = history->origin = cut;
         history->acknowledged = 0;
-        history->version = in_rounds(checker, i) ? map->origin : 0;
+        history->version = in_rounds(checker, i) ? origin_version(checker, map->origin) : 0;
     }
     if (checker->round_slots != 0) forget_rounds(checker, map);
     checker->birth = map->birth;
@@ -703,11 +705,6 @@ void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica 
     bool rounds = in_rounds(checker, slot);
     replica_write_values(replica, &values);
     size_t cut = cut_of(checker, slot, look.origin);
-    bool unused = rounds && history->count == history->origin && history->count == cut;
-    if (unused && look.applied <= history->before && is_at_version(history, cut, look.applied)) {
-        cut = history->count = history->origin = look.applied; /* the completion was not reported */
-        note_lsn(checker, look.origin, slot, cut);
-    }
     if (look.applied != cut || cut > history->count) {
         sim_violation(checker->sim, "%s begins slot %u at lsn %d, and it was cut at %d", sim_node_name(node), slot,
                       (int)look.applied, (int)cut);
@@ -715,7 +712,7 @@ void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica 
     }
     sim_count(checker->sim, "shards", 1);
     if (rounds && !is_round_state(checker, slot))
-        check_version(checker, slot, look.origin, PS_ALL_KEYS, span_of(values.data, PS_BYTES));
+        check_version(checker, slot, origin_version(checker, look.origin), PS_ALL_KEYS, span_of(values.data, PS_BYTES));
     if (!rounds && memcmp(values.data, history->events[cut - 1].values, PS_BYTES) != 0)
         sim_violation(checker->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);
     for (uint32_t i = 0; !rounds && i < checker->rank_count; i++)

@@ -26,7 +26,8 @@
  *          are those of the sequential run;
  *          bounded: logs and open rounds; the bytes that a server holds for a rank, and for links, are within its
  *          credit, and equal its own count;
- *          checkpoints: a generation begins from a checkpoint that is no older than any reported as complete; each slot
+ *          checkpoints: all slots with rounds are cut at one version; a generation begins from a checkpoint that is no
+ *          older than any reported as complete; each slot
  *          begins with the state, the seqs and, in BSP, the version of its snapshot, and its history continues from
  *          there; an exact checkpoint has all slots at the same step of each rank, so that nothing is repeated.
  *          Messages of an ended generation are not checked. */
@@ -35,6 +36,7 @@
 #include "ps/round_state.h"
 #include "ps/slot_server.h"
 #include "sim/ps/ps_history.h"
+#include "sim/ps/ps_saved.h"
 #include "sim/sim.h"
 
 typedef struct ps_contribution { /* first seq of a rank that is new in a generation */
@@ -50,7 +52,6 @@ typedef struct ps_checker_history { /* of one slot */
     ps_contribution *contributions; /* owned; ordered by `at`. A restore before one removes it */
     size_t contribution_count;
     size_t origin;         /* lsn at which the generation began */
-    size_t before;         /* number of entries when the generation before ended */
     uint64_t acknowledged; /* highest acknowledged lsn */
     uint64_t version;      /* BSP: current version */
     ps_history history;
@@ -74,16 +75,6 @@ typedef struct ps_session {                         /* one term of a rank */
     consistency consistency[PS_SLOTS_MAX];          /* allowed staleness; unused with rounds */
 } ps_session;
 
-enum { PS_SAVED_MAX = 8 }; /* the checkpoint store keeps fewer */
-
-typedef struct ps_saved { /* a checkpoint */
-    uint64_t checkpoint;
-    uint32_t ranks, known;      /* number of ranks; number of ranks that have ever existed, up to then */
-    uint64_t lsn[PS_SLOTS_MAX]; /* lsn of each slot's snapshot; 0: not reported */
-    bool used;                  /* a generation has begun from this checkpoint: */
-    rank_set members;           /* members of the round with which it continued */
-} ps_saved;
-
 typedef struct ps_checker {
     sim *sim;
     uint32_t known;                   /* ranks that exist or have existed: their seqs are in the slots */
@@ -95,12 +86,11 @@ typedef struct ps_checker {
     cluster_map_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
-    uint32_t drops;               /* number of ranks dropped so far */
-    uint64_t birth;               /* incarnation of the newest generation; 0: none yet */
-    uint64_t whole;               /* newest checkpoint reported as complete */
-    bool rots;                    /* checkpoints may be damaged: then an older one is restored */
-    ps_saved saved[PS_SAVED_MAX]; /* the last complete checkpoints */
-    size_t saved_count;
+    uint32_t drops; /* number of ranks dropped so far */
+    uint64_t birth; /* incarnation of the newest generation; 0: none yet */
+    uint64_t whole; /* newest checkpoint reported as complete */
+    bool rots;      /* checkpoints may be damaged: then an older one is restored */
+    ps_saved_list saved;
     ps_checker_history histories[PS_SLOTS_MAX];
     uint64_t newest;                                     /* newest cluster map that was checked */
     double (*models)[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH]; /* versions of the sequential run; owned */
@@ -124,8 +114,8 @@ void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, 
                        uint64_t version, uint64_t lsn, span values);
 
 void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* the completion is reported */
-/* The checkpoint store has completed a checkpoint, with this slot at that lsn. */
-void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
+/* The checkpoint store has completed a checkpoint, or found it on its disk, with the slots at these lsns. */
+void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, const uint64_t lsn[PS_SLOTS_MAX]);
 /* Checks that the checkpoint is exact: every slot has the same last step of each rank, and all of that step. */
 void ps_checker_exact(ps_checker *checker, uint64_t checkpoint);
 /* A cluster map is decided; if it is the first of a generation, the histories go back to its checkpoint. */

@@ -9,6 +9,7 @@ typedef struct process {
     ps_cluster *cluster;
     sim_process process;
     checkpoint_store *store;
+    uint64_t told; /* the newest checkpoint that the checker knows from this process */
 } process;
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -21,12 +22,18 @@ static void take_bytes(void *context, link_id link, span bytes) {
     checkpoint_store_take_bytes(process->store, bytes, NULL);
 }
 
-static void on_whole(void *context, const checkpoint_store *store) {
-    ps_cluster *cluster = ((process *)context)->cluster;
-    for (uint32_t i = 0; i < cluster->slot_count; i++)
-        ps_checker_saved(&cluster->ps_checker, checkpoint_store_newest(store), i, checkpoint_store_lsn(store, i));
-    if (cluster->pause_us != 0) ps_checker_exact(&cluster->ps_checker, checkpoint_store_newest(store));
+/* Tells the checker of the newest checkpoint, once. */
+static void tell_checker(process *process, const checkpoint_store *store) {
+    ps_cluster *cluster = process->cluster;
+    uint64_t newest = checkpoint_store_newest(store), lsn[PS_SLOTS_MAX] = {0};
+    if (newest == process->told) return;
+    process->told = newest;
+    for (uint32_t i = 0; i < cluster->slot_count; i++) lsn[i] = checkpoint_store_lsn(store, i);
+    ps_checker_saved(&cluster->ps_checker, newest, lsn);
+    if (cluster->pause_us != 0) ps_checker_exact(&cluster->ps_checker, newest);
 }
+
+static void on_whole(void *context, const checkpoint_store *store) { tell_checker(context, store); }
 
 static void *start(sim_node *node, const env *env, void *argument) {
     static const messenger_handlers handlers = {.on_message = take_bytes};
@@ -54,7 +61,11 @@ static void stop(void *state) {
 }
 
 static int64_t next_us(void *state) { return checkpoint_store_next_us(((process *)state)->store); }
-static void tick(void *state, int64_t now_us) { checkpoint_store_tick(((process *)state)->store, now_us); }
+/* The first tick reads the disk: the process before may have completed a checkpoint without a report. */
+static void tick(void *state, int64_t now_us) {
+    checkpoint_store_tick(((process *)state)->store, now_us);
+    tell_checker(state, ((process *)state)->store);
+}
 
 const sim_program ps_checkpoints_program = {"depot", start, stop, next_us, tick};
 

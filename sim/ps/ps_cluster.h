@@ -73,6 +73,7 @@ struct ps_cluster {
     cluster_map newest;                      /* newest map that a process knows as decided */
     cluster_map proposals[PS_PROPOSALS_MAX]; /* maps that may yet be decided, or are */
     size_t proposal_count;
+    uint64_t left_generation; /* the generation that ends when all servers die at the end of the run */
 };
 
 static inline bool ps_has_rounds(const ps_cluster *cluster) {

@@ -18,8 +18,7 @@
  *   true losses    no server has a replica of a slot that is reported lost
  *   filling        every slot has its number of replicas, on the servers of its target
  *   same bytes     all replicas of a slot are at the same lsn
- *   saving         a checkpoint that is requested then is complete within SAVE_US, although no rank begins a step; in
- *                  half of the seeds no worker lives any more */
+ *   saving         ps_save_phases.h */
 #include "sim/ps/ps_scenario.h"
 
 #include <inttypes.h>
@@ -30,6 +29,7 @@
 #include "sim/cluster/sim_metadata.h"
 #include "sim/faults.h"
 #include "sim/ps/ps_operations.h"
+#include "sim/ps/ps_save_phases.h"
 
 enum {
     CHECKPOINTS_STREAM = 10,
@@ -41,7 +41,6 @@ enum {
     MIXED_STREAM = 16,
     PAUSE_STREAM = 17,
     AWAY_STREAM = 18,
-    SAVE_STREAM = 19,
     LEAVE_STREAM = 20,
     PIECES_STREAM = 21,
     FED_STEPS_MAX = 20,
@@ -49,7 +48,6 @@ enum {
 };
 
 #define SETTLE_US      INT64_C(20000000)
-#define SAVE_US        INT64_C(10000000)
 #define PAUSE_LEAST_US INT64_C(300000)
 
 /* Workers may die for good: other workers get their ranks. */
@@ -145,35 +143,6 @@ static bool settle(ps_cluster *cluster) {
     settled = false;
     if (!sim_run_until(cluster->sim, until_us, all_settled, cluster, &settled)) return false;
     return settled || check_unsettled(cluster);
-}
-
-static bool is_saved(void *context) {
-    const controller *controller = ps_controller_of(&((ps_cluster *)context)->controller);
-    return controller != NULL && !controller_marks(controller);
-}
-
-/* Slots without rounds may have changed since the newest checkpoint of a mixed deployment; but its number is the
- * version of the rounds, which has not changed. */
-static bool can_save(const ps_cluster *cluster) {
-    const checkpoint_store *store = ps_checkpoints_of(&cluster->checkpoints);
-    uint64_t version = cluster->ps_checker.histories[cluster->value_slots].version;
-    return store != NULL && !is_rotten(cluster) && !(cluster->mixed && checkpoint_store_newest(store) == version);
-}
-
-static void save(ps_cluster *cluster) {
-    bool saved = false;
-    rng own = sim_fork_rng(cluster->sim, SAVE_STREAM);
-    bool alone = rng_chance(&own, 0.5);
-    controller *controller = ps_controller_of(&cluster->controller);
-    if (!cluster->keeps || controller == NULL || !can_save(cluster)) return;
-    for (uint32_t i = 0; i < cluster->worker_count && alone; i++)
-        if (sim_node_up(cluster->workers[i].node)) sim_node_crash(cluster->workers[i].node, false);
-    controller_checkpoint(controller);
-    if (!sim_run_until(cluster->sim, sim_now_us(cluster->sim) + SAVE_US, is_saved, cluster, &saved)) return;
-    sim_count(cluster->sim, "saved at the end", saved);
-    if (!saved)
-        sim_violation(cluster->sim, "no checkpoint is complete %d s after all ranks are done",
-                      (int)(SAVE_US / 1000000));
 }
 
 /* ---- The run. */
@@ -367,15 +336,18 @@ static void run_with(const scenario_options *options, bool pieces, scenario_resu
     sim_describe(cluster.sim, ps_describe);
     if (pieces) draw_pieces(&cluster);
     build(&cluster);
+    bool good = ps_save_phases_first(&cluster);
     fault_limits limits = {.allowed = FAULT_ALL,
-                           .until_us = PS_FAULTS_US,
+                           .from_us = sim_now_us(cluster.sim),
+                           .until_us = sim_now_us(cluster.sim) + PS_FAULTS_US,
                            .down_max = 2 + cluster.worker_count / 2,
                            .dead_max = cluster.worker_count / 2,
                            .may_crash = ps_may_crash,
                            .may_die = may_die,
                            .context = &cluster};
     faults *faults = faults_create(cluster.sim, &limits);
-    if (sim_run(cluster.sim, PS_FAULTS_US + FAULTS_HEAL_US) && settle(&cluster)) save(&cluster);
+    good = good && sim_run(cluster.sim, limits.until_us + FAULTS_HEAL_US);
+    if (good && settle(&cluster)) ps_save_phases_last(&cluster);
     ps_checker_end(&cluster.ps_checker);
     if (!sim_failed(cluster.sim)) history_recorder_check(&cluster.book);
     faults_destroy(faults);
@@ -445,6 +417,9 @@ static const scenario_mutation mutations[] = {
     {"mixes-generations", "the checkpoint store continues with slot snapshots of another generation", 2000},
     {"no-seal", "the checkpoint store completes checkpoints while a generation is being decided", 1000},
     {"rounds-only", "a checkpoint waits for a round that no rank ends", 100},
+    {"cut-open", "a checkpoint waits for slots that have not ended the round of others", 300},
+    {"cut-ahead", "a slot that has ended one round more than others is cut as it is", 300},
+    {"mixes-versions", "the checkpoint store completes checkpoints with slots of different versions", 3000},
     {"any-clock", "slots of an exact checkpoint are cut at different steps", 2000},
     {"endless-pause", "a paused worker waits without a timeout", 4000},
     {"claims-late", "a step begins before its batch is claimed", 300},

@@ -16,7 +16,7 @@
 #include "base/mutation.h"
 
 enum {
-    HEAD_SIZE = 32,
+    HEAD_SIZE = 40,
     SHARD_SIZE = 25,
     SUM_SIZE = 8,
     PLACES = CHECKPOINT_STORE_KEPT + 1,
@@ -81,6 +81,7 @@ static mr_status write_manifest(checkpoint_store *store, const char *name, const
     writer writer = writer_of(bytes, size);
     writer_u32(&writer, CHECKPOINT_STORE_MAGIC);
     writer_u64(&writer, checkpoint->number);
+    writer_u64(&writer, checkpoint->version);
     writer_u64(&writer, checkpoint->generation);
     writer_u64(&writer, sealed);
     writer_u32(&writer, checkpoint->slot_count);
@@ -116,10 +117,12 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t magic = reader_u32(&reader);
     checkpoint read = {.number = reader_u64(&reader)};
+    read.version = magic == CHECKPOINT_STORE_MAGIC_3 ? 1 + read.number : reader_u64(&reader);
     read.generation = reader_u64(&reader);
     uint64_t seal = reader_u64(&reader);
     read.slot_count = reader_u32(&reader);
-    if (reader.failed || magic != CHECKPOINT_STORE_MAGIC || read.slot_count > CLUSTER_MAP_SLOTS_MAX) return false;
+    bool known = magic == CHECKPOINT_STORE_MAGIC || magic == CHECKPOINT_STORE_MAGIC_3;
+    if (reader.failed || !known || read.slot_count > CLUSTER_MAP_SLOTS_MAX) return false;
     if (reader_left(&reader) != (size_t)read.slot_count * SHARD_SIZE + SUM_SIZE) return false;
     uint64_t sum = XXH3_64bits(bytes.data, bytes.size - SUM_SIZE);
     if (!read_shards(&reader, &read) || reader_u64(&reader) != sum) {
@@ -142,7 +145,7 @@ mr_status checkpoint_store_manifest_check(const char *name, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     const uint32_t known = format_of(CHECKPOINT_STORE_MAGIC, CHECKPOINT_STORE_MAGIC, sizeof(uint32_t));
     uint32_t found = format_of(reader_u32(&reader), CHECKPOINT_STORE_MAGIC, sizeof(uint32_t));
-    if (found == 0 || found == known || !format_is_sealed(bytes)) return MR_OK;
+    if (found == 0 || found == known || found == known - 1 || !format_is_sealed(bytes)) return MR_OK;
     return format_reject(name, found, known, FORMAT_USE_WRITER ", or begin in another folder");
 }
 
@@ -350,7 +353,15 @@ static void make_whole(checkpoint_store *store) {
     store->archived = store->stuck = false;
     if (store->options.on_whole != NULL) store->options.on_whole(store->options.context, store);
     batcher_add(store->batcher, store->options.controller,
-                &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number});
+                &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number, .prev = store->real.version});
+}
+
+/* Another controller has ordered this checkpoint at another version: it is begun anew. */
+static bool mixes(const checkpoint_store *store, const slot_message *message) {
+    const checkpoint *making = &store->making;
+    bool differs = message->prev != 0 && making->version != 0 && message->prev != making->version;
+    return differs && message->name == making->number && message->payload.size != 0 && !store->unsure &&
+           !MUTATED("mixes-versions");
 }
 
 /* Stores a head's snapshot. SAVED lets the head drop the snapshot: it is stored, or it is too late. A CUT without a
@@ -358,12 +369,14 @@ static void make_whole(checkpoint_store *store) {
 static void take_cut(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
     checkpoint *making = &store->making;
     if (message->slot >= batcher_map(store->batcher)->slot_count) return;
+    if (mixes(store, message)) checkpoint_store_manifest_fini(making);
     bool late = message->name <= store->real.number || message->name < making->number;
     bool there = late || (message->name == making->number && making->shards[message->slot].there);
     if (!late) {
         bool begins = message->name > making->number;
         if (is_sealed(store) || (begins && store->unsure)) return;
         if (begins && message->payload.size != 0) begin(store, message->name, message->commit);
+        if (message->payload.size != 0 && message->prev != 0) making->version = message->prev;
         if (message->payload.size != 0 && (message->commit == 0 || message->commit != making->clock))
             making->uneven = true;
         if (!there && message->payload.size != 0 && !save(store, message)) return;
@@ -496,7 +509,8 @@ void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
                           .name = store->real.number,
                           .lsn = store->making.number,
                           .commit = store->making.count,
-                          .prev = batcher_in(store->batcher),
+                           .epoch = batcher_in(store->batcher),
+                          .prev = store->real.version,
                           .payload = span_of(store->damage, strlen(store->damage))};
     batcher_add(store->batcher, store->options.controller, store->open || whole.payload.size != 0 ? &whole : NULL);
     batcher_flush(store->batcher);
@@ -511,11 +525,12 @@ bool checkpoint_store_is_stuck(const checkpoint_store *store) { return store->st
 
 uint64_t checkpoint_store_newest(const checkpoint_store *store) { return store->real.number; }
 
-uint64_t checkpoint_store_oldest(const checkpoint_store *store) {
-    uint64_t oldest = store->real.number;
+uint64_t checkpoint_store_oldest(const checkpoint_store *store, uint64_t *version) {
+    const checkpoint *oldest = &store->real;
     for (size_t i = 0; i < sizeof store->old / sizeof *store->old; i++)
-        if (store->old[i].number != 0 && store->old[i].number < oldest) oldest = store->old[i].number;
-    return oldest;
+        if (store->old[i].number != 0 && store->old[i].number < oldest->number) oldest = &store->old[i];
+    *version = oldest->version == 0 ? 0 : oldest->version - 1;
+    return oldest->number;
 }
 uint64_t checkpoint_store_lsn(const checkpoint_store *store, uint32_t slot) {
     return slot < store->real.slot_count ? store->real.shards[slot].lsn : 0;
@@ -540,5 +555,5 @@ void checkpoint_store_check_state(const checkpoint_store *store) {
     for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) check_checkpoint(&store->old[i]);   /* 2 */
     MR_ASSERT(!store->unsure || (making->number != 0 && making->count == making->slot_count)); /* 4 */
     MR_ASSERT(store->open || (making->number == 0 && !store->unsure));                         /* 5 */
-    MR_ASSERT(!store->foreign || !store->open);                                                /* 7 */
+    MR_ASSERT(!store->foreign || !store->open);                                                /* 8 */
 }

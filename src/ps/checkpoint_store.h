@@ -27,17 +27,19 @@
  *      The same holds for a manifest that is missing while one of the others exists.
  *   6  In an exact store no checkpoint is completed whose slots were cut at different steps of a rank, or inside a
  *      step: heads send a digest of the steps at which they cut, and the store compares the digests.
- *   7  Beside a manifest of another format nothing is used, not even older checkpoints of this format: the release that
+ *   7  All slots with rounds of a checkpoint were cut at one version: heads send it. Two controllers may order the same
+ *      checkpoint at different versions; then it is begun anew.
+ *   8  Beside a manifest of another format nothing is used, not even older checkpoints of this format: the release that
  *      wrote that manifest continued from those.
  *
  * checkpoint_store_check_state asserts what memory shows: for 1, that the checkpoint in the making is newer than the
  * complete one; for 2, that its snapshots are counted and of its generation's slots; for 4, that a manifest that may
- * be on disk is complete; for 5 and 7, that without a readable manifest no checkpoint is made.
+ * be on disk is complete; for 5 and 8, that without a readable manifest no checkpoint is made.
  *
  *   file                 bytes    what
  *   manifest             4        CHECKPOINT_STORE_MAGIC
- *                        8 8 8    number of the checkpoint (0: none yet), generation, number of the cluster map of the
- *                                 seal
+ *                        8 8 8 8  number of the checkpoint (0: none yet), 1 + the version of its slots with rounds (0: no
+ *                                 slot has), generation, number of the cluster map of the seal
  *                        4        slots; each slot:
  *                        1 8 8 8  place, lsn, size, XXH3 of the snapshot
  *                        8        XXH3 of all bytes before
@@ -52,8 +54,10 @@
 #include "net/disk.h"
 #include "ps/batcher.h"
 
-/* "DEP3": format 3 of checkpoints, the files of slots included */
-#define CHECKPOINT_STORE_MAGIC    UINT32_C(0x33504544)
+/* "DEP4": format 4 of checkpoints, the files of slots included. Manifests of format 3, of 0.2.0, are read: they have no
+ * version, which is the number there. */
+#define CHECKPOINT_STORE_MAGIC    UINT32_C(0x34504544)
+#define CHECKPOINT_STORE_MAGIC_3  UINT32_C(0x33504544)
 #define CHECKPOINT_STORE_MANIFEST "manifest"
 #define CHECKPOINT_STORE_TICK_US  INT64_C(100000)
 #define CHECKPOINT_STORE_FILE_MAX (UINT64_C(1) << 40)   /* bytes of a slot's file */
@@ -100,10 +104,11 @@ typedef struct checkpoint_store_manifest {
      * were in the middle of steps */
     uint64_t clock;
     bool uneven;                    /* another snapshot has another clock, or none */
+    uint64_t version;               /* 1 + the version of slots with rounds; 0: no slot has, or none was saved yet */
     checkpoint_store_shard *shards; /* by slot, owned */
 } checkpoint_store_manifest;
 
-enum { CHECKPOINT_STORE_MANIFEST_MAX = 32 + CLUSTER_MAP_SLOTS_MAX * 25 + 8 }; /* bytes */
+enum { CHECKPOINT_STORE_MANIFEST_MAX = 40 + CLUSTER_MAP_SLOTS_MAX * 25 + 8 }; /* bytes */
 
 /* File names: of a slot's snapshot, with the format's ending ("": none), and of the manifest of an earlier
  * checkpoint. */
@@ -129,7 +134,8 @@ void checkpoint_store_tick(checkpoint_store *store, int64_t now_us);
 
 /* Number of the newest complete checkpoint, and the lsn of a slot in it; 0: none, or the disk was not read yet. */
 uint64_t checkpoint_store_newest(const checkpoint_store *store);
-uint64_t checkpoint_store_oldest(const checkpoint_store *store); /* the oldest kept checkpoint; 0: as above */
+/* the oldest kept checkpoint; 0: as above. *version: of its slots with rounds; 0: no slot has */
+uint64_t checkpoint_store_oldest(const checkpoint_store *store, uint64_t *version);
 uint64_t checkpoint_store_lsn(const checkpoint_store *store, uint32_t slot);
 
 /* The newest checkpoint cannot be read, and there is none before it: no generation can begin. */

@@ -450,9 +450,9 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
         char digit;
         const char *words;
     } cases[] = {
-        {CHECKPOINT_STORE_MANIFEST, '2', "manifest has format 2; this version reads format 3: use the Miniray release"},
-        {CHECKPOINT_STORE_MANIFEST, '9', "manifest has format 9; this version reads format 3: use the Miniray release"},
-        {"manifest-0", '9', "manifest-0 has format 9; this version reads format 3: use the Miniray release"}};
+        {CHECKPOINT_STORE_MANIFEST, '2', "manifest has format 2; this version reads format 4: use the Miniray release"},
+        {CHECKPOINT_STORE_MANIFEST, '9', "manifest has format 9; this version reads format 4: use the Miniray release"},
+        {"manifest-0", '9', "manifest-0 has format 9; this version reads format 4: use the Miniray release"}};
     world *world = *state;
     make(world, 3, "a3", "b3");
     make(world, 4, "a4", "b4");
@@ -463,7 +463,7 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
         make(world, 5, "a5", "b5");
         assert_true(checkpoint_store_newest(world->store) == 0 && checkpoint_store_is_stuck(world->store));
         assert_damage(world, cases[i].file, cases[i].words);
-        renumber(world, cases[i].file, '3');
+        renumber(world, cases[i].file, '4');
     }
     assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
@@ -472,6 +472,53 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
     assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
+}
+
+/* A manifest of 0.2.0 has no version: in rounds that is the number. */
+static void a_manifest_of_format_3_is_read(void **state) {
+    enum { VERSION = 12 }; /* where format 4 has the version */
+    world *world = *state;
+    buffer bytes;
+    uint64_t version = 0;
+    make(world, 3, "a3", "b3");
+    buffer_init(&bytes, CHECKPOINT_STORE_MANIFEST_MAX);
+    assert_int_equal(disk_read_all(world->real, CHECKPOINT_STORE_MANIFEST, bytes.limit, &bytes), MR_OK);
+    memmove(bytes.data + VERSION, bytes.data + VERSION + sizeof version, bytes.size - VERSION - sizeof version);
+    bytes.size -= sizeof version;
+    bytes.data[3] = '3';
+    uint64_t sum = format_sum(span_of(bytes.data, bytes.size - sizeof sum));
+    memcpy(bytes.data + bytes.size - sizeof sum, &sum, sizeof sum);
+    assert_int_equal(disk_replace(world->real, CHECKPOINT_STORE_MANIFEST, span_of(bytes.data, bytes.size)), MR_OK);
+    buffer_fini(&bytes);
+    assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
+    start_again(world);
+    assert_true(checkpoint_store_newest(world->store) == 3 && checkpoint_store_oldest(world->store, &version) == 3);
+    assert_int_equal(version, 3);
+    assert_string_equal(fetch(world, 3, 0), "a3");
+}
+
+static void cut_version(world *world, uint64_t checkpoint, uint32_t slot, uint64_t version, const char *text) {
+    hear(world, 1,
+         &(slot_message){.kind = SLOT_MESSAGE_CUT,
+                         .slot = slot,
+                         .lsn = 9,
+                         .name = checkpoint,
+                         .prev = 1 + version,
+                         .payload = span_of(text, strlen(text))});
+}
+
+/* Two controllers have ordered checkpoint 5 at different versions. */
+static void slots_of_one_checkpoint_have_one_version(void **state) {
+    world *world = *state;
+    uint64_t version;
+    cut_version(world, 5, 0, 3, "a3");
+    cut_version(world, 5, 1, 4, "b4");
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
+    cut_version(world, 5, 0, 4, "a4");
+    assert_int_equal(checkpoint_store_newest(world->store), 5);
+    assert_string_equal(fetch(world, 5, 0), "a4");
+    start_again(world);
+    assert_true(checkpoint_store_oldest(world->store, &version) == 5 && version == 4);
 }
 
 /* A custom format: files have its ending, and decoded snapshots equal the originals. */
@@ -563,6 +610,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(nothing_is_believed_of_a_damaged_manifest, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(checkpoints_of_another_format_are_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_manifest_of_format_3_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(slots_of_one_checkpoint_have_one_version, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(unchanged_files_are_shared, setup, teardown),

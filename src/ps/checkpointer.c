@@ -28,17 +28,15 @@ void checkpointer_check(const checkpointer *checkpointer) {
 }
 
 void checkpointer_want(checkpointer *checkpointer) {
-    checkpointer->obstacle = CHECKPOINTER_FREE;
     if (checkpointer->wanted != 0) return;
     checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = checkpointer->asked = false;
 }
 
-/* `now`: the open version is cut; the round state may be at any version above the newest checkpoint. */
+/* `now`: this version is cut, or the round state is asked for it. */
 static void order_slot(const checkpointer *checkpointer, const cluster_map *map, batcher *batcher, uint32_t slot,
                        bool now) {
     MR_ASSERT(slot < map->slot_count && checkpointer->wanted != 0);
-    bool first = now && slot == checkpointer->round_state;
     const cluster_map_slot *chain = &map->slots[slot];
     const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
     if (head == NULL) return;
@@ -47,7 +45,8 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
                                 .entry = REPLICA_LOG_MARK,
                                 .slot = slot,
                                 .epoch = chain->epoch,
-                                .name = first ? checkpointer->newest + 1 : checkpointer->wanted,
+                                .lsn = now ? checkpointer->now_version : 0,
+                                .name = checkpointer->wanted,
                                 .prev = now ? SLOT_MESSAGE_MARK_NOW : 0});
 }
 
@@ -188,17 +187,21 @@ static bool stand_still(const checkpointer *checkpointer, const cluster_map *map
 /* Ranks may train again: the next round that ends is cut. */
 static void let_rounds_end(checkpointer *checkpointer) { checkpointer->now = checkpointer->asked = false; }
 
+static bool is_ordered(const checkpointer *checkpointer, const cluster_map *map, uint32_t slot) {
+    return !checkpointer->has_cut[slot] && (cluster_map_in_rounds(map, slot) || slot == checkpointer->round_state);
+}
+
 static void order_now(checkpointer *checkpointer, const cluster_map *map, batcher *batcher) {
-    order_slot(checkpointer, map, batcher, checkpointer->round_state, true);
-    for (uint32_t i = 0; checkpointer->now_version != 0 && i < cluster_map_round_slots(map); i++)
-        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i, true);
+    if (checkpointer->now_version == 0) order_slot(checkpointer, map, batcher, checkpointer->round_state, true);
+    for (uint32_t i = 0; checkpointer->now_version != 0 && i < checkpointer->slot_count && i < map->slot_count; i++)
+        if (is_ordered(checkpointer, map, i)) order_slot(checkpointer, map, batcher, i, true);
 }
 
 static void order_rounds(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                          int64_t now_us) {
     checkpointer->round_state = cluster_map_round_state(map);
     if (has_lost_patience(checkpointer, now_us)) {
-        if (!checkpointer->now) checkpointer->wanted++;
+        checkpointer->wanted++;
         let_rounds_end(checkpointer);
         checkpointer->begun = false;
     }
@@ -220,23 +223,28 @@ static void order_rounds(checkpointer *checkpointer, const cluster_map *map, bat
             order_slot(checkpointer, map, batcher, i, false);
 }
 
-/* The answer to an order to cut the open version. */
-static void take_now(checkpointer *checkpointer, const slot_message *message) {
-    bool is_cut = message->status == SLOT_MESSAGE_OK;
+/* The version that is cut is known: the checkpoint has its number if that is above all earlier ones. */
+static void cut_version(checkpointer *checkpointer, const cluster_map *map, uint64_t version) {
+    forget_cuts(checkpointer, map);
+    checkpointer->now_version = 1 + version;
+    checkpointer->wanted = higher(checkpointer->wanted, version);
+}
+
+/* The answer to a question for the open version, or to an order to cut one. */
+static void take_now(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
+    uint64_t open = 1 + message->lsn;
     if (!checkpointer->now || message->slot >= checkpointer->slot_count) return;
-    if (message->slot != checkpointer->round_state) {
-        if (is_cut && message->lsn == checkpointer->now_version) note_cut(checkpointer, message->slot);
-        if (!is_cut && checkpointer->now_version != 0) {
-            checkpointer->obstacle = CHECKPOINTER_UNEVEN;
-            checkpointer->uneven = message->lsn < checkpointer->now_version ? message->lsn : checkpointer->now_version;
-        }
-        if (!is_cut && message->lsn > checkpointer->now_version) let_rounds_end(checkpointer);
-    } else if (message->status == SLOT_MESSAGE_GONE && message->lsn == 0) {
-        checkpointer->obstacle = CHECKPOINTER_EMPTY;
-    } else if (is_cut && checkpointer->now_version == 0) {
-        checkpointer->obstacle = CHECKPOINTER_FREE;
-        checkpointer->now_version = checkpointer->wanted = checkpointer->cut = message->lsn;
-    } else if (is_cut && message->lsn != checkpointer->now_version) {
+    if (checkpointer->now_version == 0) {
+        if (message->slot == checkpointer->round_state) cut_version(checkpointer, map, message->lsn);
+    } else if (message->name != checkpointer->wanted) {
+        return; /* an answer to an earlier order */
+    } else if (message->status == SLOT_MESSAGE_OK) {
+        note_cut(checkpointer, message->slot);
+        if (message->slot == checkpointer->round_state) checkpointer->cut = checkpointer->wanted;
+    } else if (open < checkpointer->now_version) {
+        checkpointer->wanted++; /* no slot mixes cuts of two versions */
+        cut_version(checkpointer, map, message->lsn);
+    } else if (open > checkpointer->now_version) {
         let_rounds_end(checkpointer);
     }
 }
@@ -268,21 +276,20 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
 void checkpointer_restart(checkpointer *checkpointer) {
     if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = false;
-    checkpointer->obstacle = CHECKPOINTER_FREE;
     let_rounds_end(checkpointer);
     checkpointer->cut = 0;
+    checkpointer->newest_version = 0;
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = checkpointer->free_us = 0;
     quiesce_fini(&checkpointer->quiesce);
 }
 
-static void take_ordered(checkpointer *checkpointer, const slot_message *message) {
+static void take_ordered(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
     if (message->prev == SLOT_MESSAGE_MARK_NOW) {
-        take_now(checkpointer, message);
+        take_now(checkpointer, map, message);
         return;
     }
     bool ends = message->status == SLOT_MESSAGE_OK && message->slot == checkpointer->round_state;
-    if (ends) checkpointer->obstacle = CHECKPOINTER_FREE;
     if (checkpointer->now && ends) let_rounds_end(checkpointer);
     if (checkpointer->now && message->status == SLOT_MESSAGE_LATER) return;
     if (message->lsn > checkpointer->wanted) checkpointer->wanted = message->lsn;
@@ -294,10 +301,10 @@ static void take_ordered(checkpointer *checkpointer, const slot_message *message
 /* Reports of progress in the wanted checkpoint restart the patience. */
 static void take_sign(checkpointer *checkpointer, const slot_message *message) {
     bool moves = message->lsn != checkpointer->making || message->commit != checkpointer->saved;
-    bool arrives = message->prev != checkpointer->arrived;
+    bool arrives = message->epoch != checkpointer->arrived;
     if (arrives || (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted))
         checkpointer->begun = false;
-    checkpointer->arrived = message->prev;
+    checkpointer->arrived = message->epoch;
     checkpointer->making = message->lsn;
     checkpointer->saved = message->commit;
     checkpointer->signs++;
@@ -307,8 +314,8 @@ static void take_sign(checkpointer *checkpointer, const slot_message *message) {
 static bool has_all(const checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
     return checkpointer->now && !map->mixed && message->kind == SLOT_MESSAGE_ORDERED &&
            message->entry == REPLICA_LOG_MARK && message->prev == SLOT_MESSAGE_MARK_NOW &&
-           message->slot == checkpointer->round_state && message->status == SLOT_MESSAGE_GONE &&
-           message->lsn == checkpointer->newest && checkpointer->newest != 0;
+           message->slot == checkpointer->round_state && checkpointer->now_version == 0 &&
+           1 + message->lsn == checkpointer->newest_version;
 }
 
 static void finish(checkpointer *checkpointer) {
@@ -316,7 +323,6 @@ static void finish(checkpointer *checkpointer) {
     checkpointer->failures = 0;
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = 0;
-    checkpointer->obstacle = CHECKPOINTER_FREE;
     let_rounds_end(checkpointer);
 }
 
@@ -326,8 +332,9 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
         return true;
     }
     bool exact = checkpointer->exact && cluster_map_round_state(map) == NO_ROUND_STATE;
-    if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK && checkpointer->wanted != 0)
-        (exact ? take_exact : take_ordered)(checkpointer, message);
+    bool ordered = message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK;
+    if (ordered && checkpointer->wanted != 0 && exact) take_exact(checkpointer, message);
+    if (ordered && checkpointer->wanted != 0 && !exact) take_ordered(checkpointer, map, message);
     if (message->kind == SLOT_MESSAGE_PAUSED) take_paused(checkpointer, map, message);
     if (message->kind == SLOT_MESSAGE_SEALED) checkpointer->known = higher(checkpointer->known, message->commit);
     if (message->kind == SLOT_MESSAGE_SEALED && message->name == checkpointer->number &&
@@ -339,6 +346,7 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     if (!checkpointer->heard && checkpointer->wanted != 0) checkpointer->wanted = message->name + 1;
     checkpointer->heard = true;
     take_sign(checkpointer, message);
+    if (message->name >= checkpointer->newest) checkpointer->newest_version = message->prev;
     if (message->name > checkpointer->newest) checkpointer->newest = message->name;
     if (checkpointer->wanted == 0 || checkpointer->newest < checkpointer->wanted) return false;
     checkpointer->made = true;

@@ -32,16 +32,19 @@
  * mixed deployment has, too, are asked after that cut: then they have all steps before it, of every rank that was
  * counted (rank.h), and a rank that resumes from there repeats the rest.
  *
- * A version is cut when its round ends. If no worker has a rank, or no version was cut for CHECKPOINTER_STILL_US, the
- * rounds may stand still, and the open version is cut instead, in all slots that are at it:
+ * A version is cut when its round ends, and is the number of that checkpoint. If no worker has a rank, or no version was
+ * cut for CHECKPOINTER_STILL_US, the rounds may stand still: ranks wait, compute, or ended inside a step. Then the last
+ * version that all slots have reached is cut:
  *
- *   ranks train ── no rank, or no cut for long ──► MARK now ──► the round state cuts its version, v ──► MARK v now
- *        ▲                                                                                                │  ▲
- *        └── a slot is at a later version: rounds go on; or CHECKPOINTER_PATIENCE_US ─────────────────────┴──┘
- *                                                                                               slots that are at v
+ *   ranks train ── no rank, or no cut for long ──► which version is open? ── v ──► MARK v now ── all OK ──► complete
+ *        ▲                                                                          │  ▲ │
+ *        └─ a slot is past v + 1: rounds go on; or CHECKPOINTER_PATIENCE_US ────────┘  └─┘ a slot has not reached v:
+ *                                                                                          the next number, v - 1
  *
- * If v is the newest complete checkpoint and all slots have rounds, that checkpoint has everything, and is the wanted
- * one.
+ * Slots are at most one version apart, and a slot that is past v has kept v (replica_checkpoint.c). The number of this
+ * checkpoint is v, or one more than the newest if that is higher: so tables can be saved before the first round, and
+ * slots without rounds while no round ends. If v is the version of the newest complete checkpoint and all slots have
+ * rounds, that checkpoint has everything, and is the wanted one.
  *
  * The checkpoint store keeps on its disk the number at which it was sealed. If it reports a number above that of the
  * seal, the metadata store has lost its disk: the controller that begins a generation sends the number to the metadata
@@ -76,17 +79,12 @@ typedef enum checkpointer_phase {
     CHECKPOINTER_SAVING
 } checkpointer_phase;
 
-typedef enum checkpointer_obstacle { /* why the open version of the rounds cannot be cut */
-                                     CHECKPOINTER_FREE,
-                                     CHECKPOINTER_EMPTY, /* no round has ended: there is nothing to save */
-                                     CHECKPOINTER_UNEVEN /* some slots have ended a round that others have not */
-} checkpointer_obstacle;
-
 typedef struct checkpointer { /* ready when zero-initialized; ends with checkpointer_fini */
     bool exact;               /* checkpoints outside BSP are exact */
     int64_t pause_us;         /* longest pause of the ranks for an exact checkpoint */
     bool heard;               /* the checkpoint store has reported */
     uint64_t newest;          /* newest known complete checkpoint */
+    uint64_t newest_version;  /* 1 + the version of slots with rounds in it; 0: unknown */
     uint64_t wanted;          /* number of the wanted checkpoint; 0: none */
     bool begun;               /* the patience counts */
     bool made;                /* a checkpoint ordered by this process was complete */
@@ -94,10 +92,8 @@ typedef struct checkpointer { /* ready when zero-initialized; ends with checkpoi
     uint64_t cut;             /* last version that the round state has cut */
     bool asked;               /* the round state was asked to cut, at asked_us */
     int64_t asked_us;
-    bool now;                       /* the open version is being cut */
-    uint64_t now_version;           /* that version; 0: the round state has not answered yet */
-    checkpointer_obstacle obstacle; /* found since the last checkpointer_want */
-    uint64_t uneven;                /* UNEVEN: the round that only some slots have ended */
+    bool now;             /* a version is cut although no round ends */
+    uint64_t now_version; /* 1 + that version; 0: the round state has not answered yet */
     int64_t until_us;
     uint32_t signs;         /* reports of the checkpoint store since the patience began */
     uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */

@@ -605,11 +605,6 @@ void controller_drop(controller *controller, uint32_t rank, uint64_t term) {
 void controller_checkpoint(controller *controller) { checkpointer_want(&controller->checkpointer); }
 bool controller_marks(const controller *controller) { return controller->checkpointer.wanted != 0; }
 
-checkpointer_obstacle controller_obstacle(const controller *controller, uint64_t *round) {
-    *round = controller->checkpointer.uneven;
-    return controller->checkpointer.obstacle;
-}
-
 bool controller_bound(const controller *controller, uint64_t *number) {
     return checkpointer_bound(&controller->checkpointer, number) || controller->options.checkpoints == NULL;
 }

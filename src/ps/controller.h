@@ -104,8 +104,6 @@ void controller_drop(controller *controller, uint32_t rank, uint64_t term);
 /* Requests a checkpoint that is completed later than now; several simultaneous requests make one checkpoint. */
 void controller_checkpoint(controller *controller);
 bool controller_marks(const controller *controller); /* a requested checkpoint is not complete yet */
-/* Why a requested checkpoint of rounds is not complete; *round: UNEVEN, the round that only some slots have ended. */
-checkpointer_obstacle controller_obstacle(const controller *controller, uint64_t *round);
 /* As checkpointer_bound; also true without a checkpoint store. */
 bool controller_bound(const controller *controller, uint64_t *number);
 

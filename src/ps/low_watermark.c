@@ -16,7 +16,8 @@ static void pass(low_watermark *watermark, uint64_t steps) {
     if (steps > watermark->over) watermark->over = steps;
 }
 
-void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds) {
+void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest,
+                        uint64_t version) {
     if (question != watermark->question || question == 0) return;
     if (bound == 0) {
         pass(watermark, watermark->asked);
@@ -24,7 +25,7 @@ void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bo
     }
     if (watermark->waits && oldest > watermark->bound) {
         watermark->waits = false;
-        pass(watermark, rounds && oldest < watermark->steps ? oldest : watermark->steps);
+        pass(watermark, version < watermark->steps ? version : watermark->steps);
     }
     if (watermark->waits) return;
     watermark->waits = true;

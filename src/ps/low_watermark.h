@@ -8,9 +8,9 @@
  *
  * A checkpoint above b was begun when the answer was on its way, or later: it has all steps that were acknowledged
  * before the question. If none was ever begun (b is 0) the deployment can go back only to the empty state, and then
- * the data begin again as well (cluster/consumer_group.h). In rounds the number of a checkpoint is its version, which
- * is the number of steps of each rank: no step from k on is below the low watermark, for any b, because the round
- * state is asked first and its cut is reported later.
+ * the data begin again as well (cluster/consumer_group.h). In rounds the version of a checkpoint is the number of steps
+ * of each rank: no step from the version of k on is below the low watermark, for any b, because the round state is asked
+ * first and its cut is reported later.
  *
  * Another generation goes back to a checkpoint: pending questions are dropped. Pure. */
 #pragma once
@@ -30,5 +30,6 @@ void low_watermark_restart(low_watermark *watermark); /* another generation, or 
 uint64_t low_watermark_ask(low_watermark *watermark, uint64_t acknowledged);
 
 /* Takes an answer. Checkpoints up to `bound` may lack the acknowledged steps; `oldest` is the first kept checkpoint
- * (0: none). Answers to earlier questions are ignored. */
-void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds);
+ * (0: none), with the steps before `version` of each rank; without rounds `version` is UINT64_MAX. Answers to earlier
+ * questions are ignored. */
+void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, uint64_t version);

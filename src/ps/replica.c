@@ -29,7 +29,8 @@ void replica_drop_copy(replica *replica) {
     replica->values = NULL;
     replica->names = replica->logged = NULL;
     replica->contributions = NULL;
-    replica->since = replica->version = replica->level = replica->marked = replica->changed = 0;
+    replica->since = replica->version = replica->level = replica->marked = 0;
+    replica->changed = replica->turned = 0;
     replica->frozen = replica->past = (rank_set){0};
     replica->phase = REPLICA_OUT;
 }
@@ -232,6 +233,7 @@ static void fill_state(replica *replica) {
                             .slot = replica->slot,
                             .epoch = replica->epoch,
                             .lsn = replica->log.applied,
+                            .name = replica->turned,
                             .payload = shared_bytes_bytes(state),
                             .bytes = state};
     replica->host->to_server(replica->host->context, replica->join.server, &message);
@@ -258,6 +260,7 @@ static void take_state(replica *replica, const slot_message *message) {
     }
     replica_log_reset(&replica->log, message->lsn);
     replica->level = replica->changed = message->lsn;
+    replica->turned = message->name <= message->lsn ? message->name : 0;
     replica->phase = REPLICA_JOINING;
     recount_names(replica);
 }

@@ -9,8 +9,11 @@
  * cut is sent and written. Only the head makes one: a head that is replaced before its cut is saved leaves a checkpoint
  * that is never complete, and another one follows (checkpointer.h).
  *
- * With rounds the values at a version are those bytes until the next round is applied, whenever they are copied. So
- * while no round ends, because ranks wait, compute or are gone, the open version is cut without an entry. */
+ * With rounds the values at a version are those bytes until the next round is applied, whenever they are copied, and
+ * are kept until the round after that. So while no round ends, because ranks wait, compute or are gone, the last
+ * version that all slots have reached is cut without an entry. A slot that has ended one round more, because a rank ended
+ * inside the step, cuts the version that it has kept: the checkpoint has one version in all slots, and no rank is
+ * waited for. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -46,6 +49,7 @@ static void say_cut(replica *replica, span payload) {
                             .lsn = cut->lsn,
                             .commit = cut->clock,
                             .name = cut->checkpoint,
+                            .prev = cut->version,
                             .payload = payload,
                             .bytes = payload.size == 0 ? NULL : cut->bytes};
     replica->host->to_checkpoints(replica->host->context, &message);
@@ -55,17 +59,23 @@ static void send_cut(replica *replica) {
     replica_cut *cut = &replica->cut;
     if (MUTATED("cut-late") && replica->values != NULL) {
         shared_bytes_unref(cut->bytes);
-        cut->bytes = replica_write_shard(replica);
+        cut->bytes = replica_write_shard(replica, false);
         cut->lsn = replica->log.applied;
         cut->clock = clock_of(replica);
     }
     say_cut(replica, shared_bytes_bytes(cut->bytes));
 }
 
-void replica_make_cut(replica *replica, uint64_t checkpoint) {
+void replica_make_cut(replica *replica, uint64_t checkpoint, bool kept) {
     if (!replica_is_head(replica) || replica->host->to_checkpoints == NULL) return;
+    MR_ASSERT(!kept || (replica->turned != 0 && replica->version != 0));
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
     replica_drop_cut(replica);
-    replica->cut = (replica_cut){checkpoint, replica->log.applied, clock_of(replica), replica_write_shard(replica)};
+    replica->cut = (replica_cut){.checkpoint = checkpoint,
+                                 .lsn = kept ? replica->turned - 1 : replica->log.applied,
+                                 .version = rounds ? 1 + replica->version - kept : 0,
+                                 .clock = clock_of(replica),
+                                 .bytes = replica_write_shard(replica, kept)};
     if (!MUTATED("cut-late")) send_cut(replica);
 }
 
@@ -96,18 +106,21 @@ static bool is_marked(const replica *replica) {
     return false;
 }
 
-/* Cuts the open version once. The order names the version; the round state decides which version that is. */
+/* Cuts the version `lsn` - 1 for the checkpoint `name`, once: the open version, or the one before. Without `lsn` this
+ * is the question which version is open. */
 static void mark_now(replica *replica, const slot_message *message) {
-    uint64_t version = replica->version;
-    bool fits = replica_is_round_state(replica) ? version >= message->name : version == message->name;
-    if (fits && replica->cut.checkpoint != version && replica->stored != version) replica_make_cut(replica, version);
+    uint64_t open = 1 + replica->version;
+    bool kept = message->lsn + 1 == open && message->lsn != 0 && replica->turned != 0 && !MUTATED("cut-open");
+    bool fits = message->lsn == open || kept;
+    if (fits && replica->cut.checkpoint != message->name && replica->stored != message->name)
+        replica_make_cut(replica, message->name, kept);
     replica->host->to_controller(replica->host->context,
                                  &(slot_message){.kind = SLOT_MESSAGE_ORDERED,
                                                  .status = fits ? SLOT_MESSAGE_OK : SLOT_MESSAGE_GONE,
                                                  .entry = REPLICA_LOG_MARK,
                                                  .slot = replica->slot,
                                                  .epoch = replica->epoch,
-                                                 .lsn = version,
+                                                 .lsn = replica->version,
                                                  .name = message->name,
                                                  .prev = SLOT_MESSAGE_MARK_NOW});
 }
@@ -140,7 +153,7 @@ void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
         return;
     }
     replica->marked = entry->name;
-    replica_make_cut(replica, entry->name);
+    replica_make_cut(replica, entry->name, false);
 }
 
 /* ---- Loading a checkpoint. */

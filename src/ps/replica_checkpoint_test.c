@@ -75,9 +75,12 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     buffer_fini(&after);
 }
 
-static slot_message order_now(uint64_t version) {
-    return (slot_message){
-        .kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = version, .prev = SLOT_MESSAGE_MARK_NOW};
+static slot_message order_now(uint64_t number, uint64_t version) {
+    return (slot_message){.kind = SLOT_MESSAGE_ORDER,
+                          .entry = REPLICA_LOG_MARK,
+                          .lsn = 1 + version,
+                          .name = number,
+                          .prev = SLOT_MESSAGE_MARK_NOW};
 }
 
 /* The last message to the controller. */
@@ -87,31 +90,57 @@ static slot_message answered(const replica_fixture *world) {
     return (slot_message){0};
 }
 
+static void end_round(replica_fixture *world, uint64_t version) {
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_RANKS; i++) replica_fixture_push(world, 0, i, version, version - 1);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_look(world, 0).version, version);
+}
+
 static void the_open_version_of_a_round_is_cut_once(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start_rounds(world, 3, false);
     replica_fixture_push(world, 0, 0, 1, 0);
-    replica_fixture_ask(world, 0, order_now(1)); /* the round that makes version 1 is open */
+    replica_fixture_ask(world, 0, order_now(3, 1)); /* the round that makes version 1 is open */
     assert_true(answered(world).status == SLOT_MESSAGE_GONE && answered(world).lsn == 0);
     assert_int_equal(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).name, 0);
-    replica_fixture_push(world, 0, 1, 1, 0);
-    replica_fixture_settle(world, -1);
-    assert_int_equal(replica_fixture_look(world, 0).version, 1);
+    end_round(world, 1);
     replica_fixture_push(world, 0, 0, 2, 1); /* a part of the next round */
-    replica_fixture_ask(world, 0, order_now(1));
+    replica_fixture_ask(world, 0, order_now(3, 1));
     slot_message cut = sent_to_checkpoints(world, SLOT_MESSAGE_CUT);
-    assert_true(cut.name == 1 && cut.lsn == replica_fixture_look(world, 0).applied && cut.payload.size != 0);
+    assert_true(cut.name == 3 && cut.prev == 2 && cut.payload.size != 0);
+    assert_int_equal(cut.lsn, replica_fixture_look(world, 0).applied);
     assert_true(answered(world).status == SLOT_MESSAGE_OK && answered(world).prev == SLOT_MESSAGE_MARK_NOW);
     size_t sent = world->count;
-    replica_fixture_ask(world, 0, order_now(1)); /* repeated while the store saves it */
-    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .name = 1});
-    replica_fixture_ask(world, 0, order_now(1)); /* and afterwards */
-    assert_int_equal(world->count, sent + 2);    /* two answers, no cut */
+    replica_fixture_ask(world, 0, order_now(3, 1)); /* repeated while the store saves it */
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .name = 3});
+    replica_fixture_ask(world, 0, order_now(3, 1)); /* and afterwards */
+    assert_int_equal(world->count, sent + 2);       /* two answers, no cut */
     assert_true(answered(world).status == SLOT_MESSAGE_OK && answered(world).lsn == 1);
-    replica_fixture_push(world, 0, 1, 2, 1);
-    replica_fixture_settle(world, -1);
-    replica_fixture_ask(world, 0, order_now(1)); /* the rounds went on */
-    assert_true(answered(world).status == SLOT_MESSAGE_GONE && answered(world).lsn == 2);
+    replica_fixture_ask(world, 0, order_now(4, 1)); /* another checkpoint of this version */
+    assert_int_equal(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).name, 4);
+}
+
+/* The slot has ended one round more than others: it cuts the version before, which it has kept. */
+static void the_version_before_is_cut_from_the_kept_state(void **state) {
+    replica_fixture *world = *state;
+    replica_fixture_start_rounds(world, 3, false);
+    end_round(world, 1);
+    replica_fixture_ask(world, 0, order_now(3, 1));
+    slot_message open = sent_to_checkpoints(world, SLOT_MESSAGE_CUT);
+    double values[FLOAT_MACHINE_WIDTH], again[FLOAT_MACHINE_WIDTH];
+    memcpy(values, open.payload.data + open.payload.size - 2 * sizeof values, sizeof values);
+    uint64_t lsn = open.lsn;
+    end_round(world, 2);
+    replica_fixture_ask(world, 0, order_now(4, 1));
+    slot_message cut = sent_to_checkpoints(world, SLOT_MESSAGE_CUT);
+    assert_true(cut.name == 4 && cut.prev == 2 && cut.lsn == lsn);
+    assert_true(answered(world).status == SLOT_MESSAGE_OK && answered(world).lsn == 2);
+    memcpy(again, cut.payload.data + cut.payload.size - 2 * sizeof again, sizeof again);
+    assert_memory_equal(values, again, sizeof values);
+    assert_int_equal(cut.payload.data[8], 1); /* the version (replica_snapshot.c) */
+    end_round(world, 3);
+    replica_fixture_ask(world, 0, order_now(5, 1)); /* the rounds went on */
+    assert_true(answered(world).status == SLOT_MESSAGE_GONE && answered(world).lsn == 3);
 }
 
 /* A generation begins on another server from this snapshot, with `ranks` ranks, and cuts checkpoint `checkpoint` + 1
@@ -159,6 +188,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SITES(a_cut_is_the_state_behind_the_mark),
         ON_SITES(the_open_version_of_a_round_is_cut_once),
+        ON_SITES(the_version_before_is_cut_from_the_kept_state),
         ON_SITES(ranks_that_are_left_out_keep_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

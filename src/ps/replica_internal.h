@@ -62,6 +62,7 @@ typedef struct replica_inquiry { /* at the round state's head: slots that have f
 typedef struct replica_cut { /* at a head: state of the slot for a checkpoint, until it is saved */
     uint64_t checkpoint;     /* number of the checkpoint; 0: none */
     uint64_t lsn;
+    uint64_t version;    /* with rounds: 1 + the version that was cut; 0: without rounds */
     uint64_t clock;      /* digest of the ranks' steps (replica_checkpoint.c) */
     shared_bytes *bytes; /* shared */
 } replica_cut;
@@ -109,6 +110,7 @@ struct replica {
     uint64_t stored;       /* at a head: the checkpoint whose cut the checkpoint store has taken last */
     unsigned loading;      /* ticks in the phase LOADING */
     uint64_t changed;      /* lsn of the last round, or of the state that was loaded */
+    uint64_t turned;       /* lsn of the last round; 0: the version before is not known */
     slot_message *waiters; /* waiting pulls, owned, by descending priority; queries are held */
     size_t waiter_count, waiter_room;
     replica_shown *shown;                /* last large answers, by rank, owned */
@@ -152,13 +154,14 @@ void replica_take_level(replica *replica, uint32_t from, const slot_message *mes
 void replica_ask_levels(replica *replica); /* repeats questions for levels that may be lost */
 
 /* replica_snapshot.c; after invalid state bytes the replica is unusable and must be dropped */
-shared_bytes *replica_write_state(const replica *replica); /* the caller owns a reference */
-shared_bytes *replica_write_shard(const replica *replica);
+shared_bytes *replica_write_state(const replica *replica);            /* the caller owns a reference */
+shared_bytes *replica_write_shard(const replica *replica, bool kept); /* kept: of the version before */
 bool replica_read_state(replica *replica, span bytes);
 bool replica_read_shard(replica *replica, span bytes);
 
 /* replica_checkpoint.c */
-void replica_make_cut(replica *replica, uint64_t checkpoint); /* no-op if this replica is not the head */
+/* No-op if this replica is not the head. `kept`: cuts the version before. */
+void replica_make_cut(replica *replica, uint64_t checkpoint, bool kept);
 void replica_drop_cut(replica *replica);
 void replica_take_saved(replica *replica, const slot_message *message);
 void replica_take_mark(replica *replica, const slot_message *message);

@@ -66,7 +66,7 @@ static consistency_verdict judge(const replica *replica, consistency_state *stat
     consistency_verdict verdict = consistency_judge(rounds, state, &pull);
     if (MUTATED("any-version") && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
     /* a version before the checkpoint was not restored */
-    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER;
+    if (verdict == CONSISTENCY_KEPT && replica->turned == 0) verdict = CONSISTENCY_NEVER;
     return verdict;
 }
 

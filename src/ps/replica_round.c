@@ -161,12 +161,12 @@ void replica_end_round(replica *replica, const replica_log_entry *entry) {
     else
         replica->ops->apply(replica->values, round.sum, entry->name);
     replica->version = entry->name;
-    replica->changed = replica->log.applied;
+    replica->changed = replica->turned = replica->log.applied;
     replica->past = terms.members;
     replica->frozen = (rank_set){0};
     replica->closing = false;
     if (terms.cuts && replica_is_round_state(replica)) replica->marked = entry->name;
-    if (terms.cuts) replica_make_cut(replica, entry->name);
+    if (terms.cuts) replica_make_cut(replica, entry->name, false);
     for (uint32_t i = 0; i < replica->rank_count; i++)
         if (replica->contributions[i].there && replica_is_head(replica))
             replica_acknowledge(replica, i, counted(&terms.members, i), entry->name, 0);

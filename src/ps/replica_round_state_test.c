@@ -37,7 +37,7 @@ static void orders_are_counted_anew_in_another_generation(void **state) {
     order(world, before, REPLICA_LOG_JOIN, 69); /* a late order */
     assert_true(replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 70) == 1 &&
                 replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_GONE, 69) == 1);
-    shared_bytes *shard = replica_write_shard(before);
+    shared_bytes *shard = replica_write_shard(before, false);
     replica *after = enter_round_state(world, 4);
     slot_message load = {
         .kind = SLOT_MESSAGE_SHARD, .slot = ROUND_STATE, .name = 4, .lsn = 1, .payload = shared_bytes_bytes(shard)};

@@ -35,10 +35,11 @@ static size_t state_size(const replica *replica) {
     return head_size(replica) + 4 + replica->ops->size(replica->values);
 }
 
-static void write_state(const replica *replica, bool names, writer *writer) {
+/* `kept`: the state of the version before, for a checkpoint: ranks and sets of the open round are not resumed. */
+static void write_state(const replica *replica, bool names, bool kept, writer *writer) {
     MR_ASSERT(replica->values != NULL && replica->name_count >= replica->rank_count);
     uint32_t rounds = rounds_of(replica, replica->rank_count);
-    writer_u64(writer, replica->version);
+    writer_u64(writer, replica->version - kept);
     writer_u64(writer, replica->marked);
     for (uint32_t i = 0; i < replica->name_count; i++) writer_u64(writer, names ? replica->names[i] : 0);
     rank_set_write(&replica->frozen, rounds, writer);
@@ -46,27 +47,30 @@ static void write_state(const replica *replica, bool names, writer *writer) {
     size_t size = replica->ops->size(replica->values);
     writer_u32(writer, (uint32_t)size);
     MR_ASSERT((size_t)(writer->end - writer->at) >= size);
-    replica->ops->write(replica->values, writer->at);
+    if (kept && !MUTATED("cut-ahead"))
+        replica->ops->write_kept(replica->values, writer->at);
+    else
+        replica->ops->write(replica->values, writer->at);
     writer->at += size;
 }
 
 /* `shard`: a snapshot, which has the size of the bytes before the values (see above). */
-static shared_bytes *write_bytes(const replica *replica, bool shard, bool names) {
+static shared_bytes *write_bytes(const replica *replica, bool shard, bool names, bool kept) {
     size_t size = (shard ? 8 : 4) + state_size(replica);
     shared_bytes *bytes = shared_bytes_new(size);
     writer writer = writer_of(shared_bytes_room(bytes), size);
     writer_u32(&writer, replica->name_count);
     if (shard) writer_u32(&writer, (uint32_t)head_size(replica));
-    write_state(replica, names, &writer);
+    write_state(replica, names, kept, &writer);
     MR_ASSERT(!writer.failed && writer_size(&writer) == size);
     return bytes;
 }
 
 shared_bytes *replica_write_state(const replica *replica) {
-    return write_bytes(replica, false, !MUTATED("state-no-names"));
+    return write_bytes(replica, false, !MUTATED("state-no-names"), false);
 }
-shared_bytes *replica_write_shard(const replica *replica) {
-    return write_bytes(replica, true, !MUTATED("shard-no-names"));
+shared_bytes *replica_write_shard(const replica *replica, bool kept) {
+    return write_bytes(replica, true, !MUTATED("shard-no-names"), kept);
 }
 
 /* ---- Reading. */

@@ -301,6 +301,15 @@ static void write(const void *self, void *out) {
     MR_ASSERT(!writer.failed && writer.at == writer.end);
 }
 
+/* The page before, twice, and the norms: they are of the round of that page, and are not resumed. */
+static void write_kept(const void *self, void *out) {
+    const round_state_pages *pages = self;
+    size_t one = round_state_size(pages->now.rank_count);
+    MR_ASSERT(pages->before.rank_count != 0);
+    write(self, out);
+    memcpy(out, (const uint8_t *)out + one, one);
+}
+
 static bool read_norms(span bytes, round_state_norms *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     out->round = reader_u64(&reader);
@@ -328,5 +337,6 @@ static bool read(void *self, span bytes) {
     return true;
 }
 
-const state_machine_ops round_state_ops = {"ledger", create, destroy, apply, sum_begin, sum_add, sum_size, sum_write,
-                                           sum_end,  show,   size,    write, read,      NULL,    NULL,     NULL};
+const state_machine_ops round_state_ops = {"ledger",   create,    destroy, apply, sum_begin, sum_add,
+                                           sum_size,   sum_write, sum_end, show,  size,      write,
+                                           write_kept, read,      NULL,    NULL,  NULL};

@@ -37,11 +37,11 @@
  *   ORDER     controller, rank → round state's head  JOIN, LEAVE (from a rank) or DROP (from the controller), `entry`,
  *                                 of `rank`; `name` numbers the sender's orders
  *   ORDER     controller → head   MARK: cut the checkpoint `name` or a later one; in BSP to the round state's head,
- *                                 else to all heads. With `prev` NOW, to heads of slots with rounds: cut the open
- *                                 version, if that is `name`; the round state also if it is a later one
+ *                                 else to all heads. With `prev` NOW, to heads of slots with rounds: cut the version
+ *                                 `lsn` - 1, open or the one before; without `lsn`: asks for the open version
  *   ORDERED   round state's head → sender  status of the order `name`; it holds from round `lsn` on; GONE: refused
  *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; LATER: it will be. With `prev` NOW: `lsn` is the
- *                                 open version; OK: it is cut, GONE: it is another one than was ordered
+ *                                 open version; OK: the ordered version is cut for the checkpoint `name`
  *   FREEZE    round state → heads  order not to count `rank` in round `name`
  *   FROZEN    head → round state  OK: `rank` is not counted; GONE: the round is closed
  *   TERMS     round state → heads  the round `name` closes with this set of ranks
@@ -51,12 +51,14 @@
  *   LOAD      head → controller   `lsn` requests for this slot since the last report, `name` of them pulls
  *   CUT       head → checkpoint store  the slot as it was cut at `lsn` for the checkpoint `name`; without payload: asks
  *                                 whether the store has it. `commit`: equal for all slots that were cut at the same
- *                                 step of each rank; 0: a rank was inside a step
+ *                                 step of each rank; 0: a rank was inside a step. `prev`: 1 + the version of a slot
+ *                                 with rounds
  *   SAVED     checkpoint store → head  the cut is on disk, or came too late; RESEND: the store does not have it
  *   WHOLE     checkpoint store → controller  `name` is the newest complete checkpoint; 0: there is none. Of the
- *                                 checkpoint `lsn`, which is being made, `commit` slots are saved; `prev`: bytes of
- *                                 cuts that have arrived in pieces, since it began. Payload: the damaged
- *                                 files; GONE: without them no checkpoint can be used
+ *                                 checkpoint `lsn`, which is being made, `commit` slots are saved. `prev`: 1 + the
+ *                                 version of rounds in `name`; 0: unknown. `epoch`: bytes of cuts that
+ *                                 have arrived in pieces. Payload: the damaged files; GONE: without
+ *                                 them no checkpoint can be used
  *   SEAL      controller → checkpoint store  order to complete no checkpoint before the store knows a cluster map with
  *                                 a number above `name`
  *   SEALED    checkpoint store → controller  the order is in force; `lsn` is the newest complete checkpoint, `commit`

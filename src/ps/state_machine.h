@@ -49,7 +49,10 @@ typedef struct state_machine_ops {
     /* Encoding of the whole state, with the kept one. */
     size_t (*size)(const void *self);
     void (*write)(const void *self, void *out); /* `size` bytes */
-    bool (*read)(void *self, span bytes);       /* false: malformed, and nothing changed */
+    /* `size` bytes, for a checkpoint: after `read` of them everything shows the state before the last `apply`, and so
+     * does the kept state. The next `apply`, which repeats the last one, leads to the present state. */
+    void (*write_kept)(const void *self, void *out);
+    bool (*read)(void *self, span bytes); /* false: malformed, and nothing changed */
 
     /* Norms: all three are set, or all are NULL. `measure`: this slot's part, for a sum that `apply_normed` is about
      * to get; `norms`: the known norms, one after the other. The caller owns the part. NULL: no further norm is

@@ -55,6 +55,8 @@ typedef struct bound_table {
 typedef struct checkpoint_export {
     buffer *files;            /* owned, by slot */
     snapshot_reader *readers; /* owned, by slot; zero-initialized: not open */
+    undo_log *undos;          /* owned, and what is in them: rows may point there */
+    size_t undo_count, undo_room;
     uint32_t slots;
     bound_table *tables; /* owned */
     size_t count;
@@ -71,6 +73,8 @@ static void checkpoint_export_fini(checkpoint_export *export) {
         free(table->arrays);
         free(table->rows);
     }
+    for (size_t i = 0; i < export->undo_count; i++) undo_log_fini(&export->undos[i]);
+    free(export->undos);
     for (uint32_t i = 0; i < export->slots; i++) {
         snapshot_reader_close(&export->readers[i]);
         buffer_fini(&export->files[i]);
@@ -98,17 +102,35 @@ static void add_row(bound_table *table, row row) {
     table->rows[table->count++] = row;
 }
 
-static void gather_rows(bound_table *to, const snapshot_table *from) {
+/* Of a slot that is behind: keys that the last change removed. `seen`: entries of keys that are there. */
+static void gather_removed(bound_table *to, const undo_log *undo, const bool *seen) {
+    for (size_t i = 0; i < undo->count; i++) {
+        const undo_log_entry *entry = &undo->entries[i];
+        if (!seen[i] && entry->there) add_row(to, (row){entry->key, undo_log_values(undo, entry), entry->length});
+    }
+}
+
+static void gather_rows(bound_table *to, const snapshot_table *from, const undo_log *undo) {
     size_t item = safetensors_item(snapshot_reader_dtype(&from->schema)), at = 0;
     bool vectors = from->schema.kind == TABLE_SCHEMA_VECTORS;
+    bool *seen = xcalloc(undo->count + 1, sizeof *seen);
     for (size_t i = 0; i < from->keys.size / sizeof(uint64_t); i++) {
         row row = {.items = vectors ? snapshot_reader_number(from->lengths, i) : from->schema.dim};
         if (!vectors && snapshot_reader_number(from->touches, i) != 0) continue;
         memcpy(&row.key, from->keys.data + i * sizeof row.key, sizeof row.key);
         row.values = from->values.data + at;
         at += row.items * item;
-        add_row(to, row);
+        size_t first = 0;
+        const undo_log_entry *old = undo_log_find(undo, row.key, &first);
+        if (old != NULL) {
+            seen[old - undo->entries] = true;
+            row.values = undo_log_values(undo, old);
+            row.items = old->length;
+        }
+        if (old == NULL || old->there) add_row(to, row);
     }
+    gather_removed(to, undo, seen);
+    free(seen);
 }
 
 static array *reach_array(bound_table *table, uint32_t number) {
@@ -150,14 +172,19 @@ static mr_status gather(checkpoint_export *export, const snapshot_reader *reader
     if (reader->rounds) export->step = (int64_t)reader->version;
     for (uint32_t i = 0; i < reader->tables; i++) {
         snapshot_table table;
+        bool made;
         MR_TRY(snapshot_reader_table(reader, i, &table));
+        xgrow(&export->undos, &export->undo_room, export->undo_count + 1, sizeof *export->undos);
+        undo_log *undo = &export->undos[export->undo_count++];
+        MR_TRY(snapshot_reader_undo(reader, &table, undo, &made));
+        if (made) continue;
         bound_table *to = reach_table(export, &table);
         if (table_schema_differs(&to->schema, &table.schema) != NULL || to->schema.id != table.schema.id)
             return error_set(MR_CORRUPT, "two slots have different schemas of table '%s'", table.name);
         if (table.schema.kind == TABLE_SCHEMA_DENSE)
             MR_TRY(gather_blocks(to, reader, &table));
         else
-            gather_rows(to, &table);
+            gather_rows(to, &table, undo);
     }
     return MR_OK;
 }

@@ -45,6 +45,7 @@ static void write_manifest(const char *folder, const char *name, uint64_t number
     writer writer = writer_of(bytes, sizeof bytes);
     writer_u32(&writer, CHECKPOINT_STORE_MAGIC);
     writer_u64(&writer, number);
+    writer_u64(&writer, 1 + number);
     writer_u64(&writer, 77);
     writer_u64(&writer, 0);
     writer_u32(&writer, SLOTS);

@@ -126,7 +126,7 @@ static void on_whole(void *context, const checkpoint_store *store) {
     int64_t written_us = clock_wall_us(thread->clock);
     pthread_mutex_lock(&thread->lock);
     thread->look.newest = checkpoint_store_newest(store);
-    thread->look.oldest = checkpoint_store_oldest(store);
+    thread->look.oldest = checkpoint_store_oldest(store, &thread->look.oldest_version);
     thread->look.written_us = written_us;
     pthread_mutex_unlock(&thread->lock);
     say_trouble(thread, "");
@@ -190,11 +190,12 @@ static void work(checkpoint_thread *thread, job *job) {
     if (now_us >= checkpoint_store_next_us(thread->store)) checkpoint_store_tick(thread->store, now_us);
     tell_damage(thread);
     bool stuck = checkpoint_store_is_stuck(thread->store);
-    uint64_t newest = stuck ? 0 : checkpoint_store_newest(thread->store),
-             oldest = checkpoint_store_oldest(thread->store);
+    uint64_t newest = stuck ? 0 : checkpoint_store_newest(thread->store), version,
+             oldest = checkpoint_store_oldest(thread->store, &version);
     pthread_mutex_lock(&thread->lock);
     thread->look.newest = newest;
     thread->look.oldest = oldest;
+    thread->look.oldest_version = version;
     thread->look.stuck = stuck;
     if (job != NULL) put(&thread->done, job);
     pthread_mutex_unlock(&thread->lock);

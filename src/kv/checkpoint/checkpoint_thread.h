@@ -58,9 +58,10 @@ void checkpoint_thread_tick(checkpoint_thread *thread);
 void checkpoint_thread_name_table(void *thread, uint32_t id, span table);
 
 typedef struct checkpoint_thread_look {
-    uint64_t newest;    /* newest complete checkpoint; 0: none readable, or not read yet */
-    uint64_t oldest;    /* oldest kept checkpoint; 0: likewise */
-    int64_t written_us; /* time of the newest checkpoint, since 1970; 0: likewise */
-    bool stuck;         /* as of checkpoint_store_is_stuck */
+    uint64_t newest;         /* newest complete checkpoint; 0: none readable, or not read yet */
+    uint64_t oldest;         /* oldest kept checkpoint; 0: likewise */
+    uint64_t oldest_version; /* version of its slots with rounds */
+    int64_t written_us;      /* time of the newest checkpoint, since 1970; 0: likewise */
+    bool stuck;              /* as of checkpoint_store_is_stuck */
 } checkpoint_thread_look;
 checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread);

@@ -247,14 +247,14 @@ static bool split_values(maker *maker, span values) {
         add_bytes(maker, ".slot", "values", values.data, values.size);
         return true;
     }
-    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
+    uint32_t flags = reader_u32(&reader), dropped = reader_u32(&reader);
     (void)reader_bytes(&reader, (size_t)dropped * 8);
     uint32_t count = reader_u32(&reader);
     char text[16];
-    if (keeps > 1 || reader.failed) return false;
+    if (flags > (ENGINE_KEEPS | ENGINE_BEHIND) || reader.failed) return false;
     add_bytes(maker, ".shelf", "head", values.data, (size_t)(reader.at - values.data));
     for (uint32_t i = 0; i < count; i++)
-        if (!split_table(maker, i, keeps != 0, &reader)) return false;
+        if (!split_table(maker, i, (flags & ENGINE_KEEPS) != 0, &reader)) return false;
     snprintf(text, sizeof text, "%u", count);
     safetensors_say(&maker->list, "tables", text);
     return reader_left(&reader) == 0;
@@ -442,7 +442,7 @@ mr_status snapshot_file_check(const safetensors *list) {
     const char *format = safetensors_text_of(list, "format");
     uint32_t known = format_of_text(SNAPSHOT_FILE_FORMAT, SNAPSHOT_FILE_NAME),
              found = format_of_text(format, SNAPSHOT_FILE_NAME);
-    if (found == known) return MR_OK;
+    if (found == known || found == known - 1) return MR_OK;
     if (found != 0) return format_reject("the snapshot file of a slot", found, known, FORMAT_USE_WRITER);
     return error_set(MR_CORRUPT, "not a snapshot file: its format is '%s'", format == NULL ? "" : format);
 }

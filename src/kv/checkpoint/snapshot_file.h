@@ -8,7 +8,8 @@
  *   .slot/clock                          U64    by rank: the last applied seq
  *   .slot/rounds                         U8     frozen ranks, and the members of the previous round
  *   .slot/values                         U8     values other than tables: those of the round state
- *   .shelf/head                          U8     whether versions are kept, ids of dropped tables
+ *   .shelf/head                          U8     whether versions are kept, and the one before is meant; ids of dropped
+ *                                               tables
  *   TABLE/definition, TABLE/head         U8     table_schema.h; version and counters, as in engine_snapshot.c
  *   TABLE/keys, /seen, /touches          U64, U32, U32   of a sparse table, in the order of their hashes
  *   TABLE/values, TABLE/state            F32 or I64, U8  of the keys that have rows: [rows, dim], [rows, bytes]
@@ -28,8 +29,8 @@
 #include "kv/control/table_catalog.h"
 
 #define SNAPSHOT_FILE_NAME "miniray slot "
-/* Another number also needs another CHECKPOINT_STORE_MAGIC. */
-#define SNAPSHOT_FILE_FORMAT SNAPSHOT_FILE_NAME "1"
+/* Another number also needs another CHECKPOINT_STORE_MAGIC. Format 1, of 0.2.0, has no .shelf/head of a version before. */
+#define SNAPSHOT_FILE_FORMAT SNAPSHOT_FILE_NAME "2"
 
 /* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". MR_NOMEM,
  * MR_TOO_LARGE. */

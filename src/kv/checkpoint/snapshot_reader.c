@@ -35,13 +35,15 @@ static mr_status read_engine(snapshot_reader *look, const char *tables) {
     span head = snapshot_reader_find(look, &status, SAFETENSORS_U8, UINT64_MAX, ".shelf/head");
     reader reader = reader_of(head.data, head.size);
     bool is_engine = reader_u64(&reader) == ENGINE_MAGIC;
-    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
+    uint32_t flags = reader_u32(&reader), dropped = reader_u32(&reader);
     (void)reader_bytes(&reader, (size_t)dropped * 8);
-    look->rounds = keeps == 1;
+    look->rounds = (flags & ENGINE_KEEPS) != 0;
+    look->behind = (flags & ENGINE_BEHIND) != 0;
     look->tables = reader_u32(&reader);
     char count[16];
     snprintf(count, sizeof count, "%u", look->tables);
-    if (status == MR_OK && (!is_engine || keeps > 1 || reader.failed || reader_left(&reader) != 0))
+    if (status == MR_OK &&
+        (!is_engine || flags > (ENGINE_KEEPS | ENGINE_BEHIND) || reader.failed || reader_left(&reader) != 0))
         return snapshot_reader_wrong(".shelf/head");
     if (status == MR_OK && (look->tables > look->list.count || (tables != NULL && strcmp(tables, count) != 0)))
         return snapshot_reader_wrong("tables");
@@ -139,16 +141,31 @@ mr_status snapshot_reader_table(const snapshot_reader *reader, uint32_t index, s
     return status;
 }
 
+mr_status snapshot_reader_undo(const snapshot_reader *reader, const snapshot_table *table, undo_log *out, bool *made) {
+    mr_status status = MR_OK;
+    *out = (undo_log){.item = safetensors_item(snapshot_reader_dtype(&table->schema)), .sorted = true};
+    *made = false;
+    if (!reader->behind) return MR_OK;
+    span head = snapshot_reader_find(reader, &status, SAFETENSORS_U8, UINT64_MAX, "%s/head", table->name);
+    span undo = snapshot_reader_find(reader, &status, SAFETENSORS_U8, UINT64_MAX, "%s/undo", table->name);
+    if (status != MR_OK) return status;
+    if (head.size <= sizeof(uint64_t)) return snapshot_reader_wrong(table->name);
+    *made = head.data[sizeof(uint64_t)] != 0; /* after the version (engine_snapshot.c) */
+    struct reader entries = reader_of(undo.data, undo.size);
+    return undo_log_read(out, &entries);
+}
+
 mr_status snapshot_reader_block(const snapshot_reader *reader, const snapshot_table *table, uint32_t index,
                                 snapshot_block *out) {
-    uint32_t place[3];
+    uint32_t place[4]; /* the last: 1 if the last change was of this block, too (engine_snapshot.c) */
     mr_status status = MR_OK;
     memcpy(place, table->heads + (size_t)index * SNAPSHOT_READER_BLOCK, sizeof place);
     *out = (snapshot_block){.array = place[0], .number = place[1], .items = place[2]};
     out->name = snapshot_reader_array(reader, table, out->array);
     if (out->name == NULL || strlen(out->name) >= MR_PS_NAME_MAX) return snapshot_reader_wrong(table->name);
     out->values = snapshot_reader_find(reader, &status, snapshot_reader_dtype(&table->schema), out->items,
-                                       "%s/%s/%u/values", table->name, out->name, out->number);
+                                       "%s/%s/%u/%s", table->name, out->name, out->number,
+                                       reader->behind && place[3] != 0 ? "before" : "values");
     return status;
 }
 

@@ -12,6 +12,7 @@ typedef struct snapshot_reader {
     uint64_t version; /* of the slot */
     bool has_tables;  /* the slot has an engine */
     bool rounds;      /* the slot has rounds, which `version` counts */
+    bool behind;      /* the values are those before the last change: /before, and /undo */
     uint32_t tables;
 } snapshot_reader;
 
@@ -40,6 +41,10 @@ void snapshot_reader_close(snapshot_reader *reader);
 
 /* Reads the description of a table. MR_CORRUPT. */
 MR_MUST mr_status snapshot_reader_table(const snapshot_reader *reader, uint32_t index, snapshot_table *out);
+/* Of a slot that is behind: the old rows or vectors of the last change, which the caller ends. *made: that change has
+ * defined the table. Of another slot: nothing. MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status snapshot_reader_undo(const snapshot_reader *reader, const snapshot_table *table, undo_log *out,
+                                       bool *made);
 MR_MUST mr_status snapshot_reader_block(const snapshot_reader *reader, const snapshot_table *table, uint32_t index,
                                         snapshot_block *out);
 

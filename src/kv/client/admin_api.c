@@ -31,7 +31,6 @@ typedef struct looker {
     mr_ps_overview *overview; /* owned; NULL: no page of it is here */
     uint64_t after;           /* last table of the pages that are here; 0: none */
     uint64_t checkpoint;
-    bool refused;      /* `trouble` has to be resolved first */
     char trouble[256]; /* why there is no answer yet; "": under way */
 } looker;
 
@@ -144,8 +143,7 @@ static void take_saved(looker *looker, const control_message *message) {
     span text = message->value;
     snprintf(looker->trouble, sizeof looker->trouble, "%.*s", (int)text.size, (const char *)text.data);
     looker->checkpoint = message->stamp.view;
-    looker->refused = message->stamp.incarnation != 0;
-    looker->done = looker->checkpoint != 0 || looker->refused;
+    looker->done = looker->checkpoint != 0;
 }
 
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
@@ -204,8 +202,6 @@ mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps
 mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out) {
     looker looker = {.question = CONTROL_SAVE};
     mr_status status = look(&looker, scheduler, timeout_us);
-    if (status == MR_OK && looker.checkpoint == 0)
-        return error_set(MR_NOT_FOUND, "there is nothing to save: %s", looker.trouble);
     if (status == MR_OK) *out = looker.checkpoint;
     if (status != MR_TIMEOUT || !looker.heard) return status;
     if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "cannot make a checkpoint: %s", looker.trouble);

@@ -186,8 +186,10 @@ static void hand_back(data_client *client) {
 
 bool data_client_take(data_client *client, const control_message *message) {
     if (message->kind == CONTROL_MARKED) {
+        reader reader = reader_of(message->value.data, message->value.size);
+        uint64_t version = reader_u64(&reader); /* 0 of a malformed value: nothing is over */
         low_watermark_hear(&client->watermark, message->stamp.id, message->stamp.view, message->stamp.incarnation,
-                           client->rounds);
+                           client->rounds ? version : UINT64_MAX);
         hand_back(client);
         return true;
     }

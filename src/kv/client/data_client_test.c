@@ -64,9 +64,10 @@ static void from_feed(void *context, const char *address, const control_message 
     world *world = context;
     if (world->silent) return;
     if (question->kind == CONTROL_MARK)
-        (void)data_client_take(
-            world->client,
-            &(control_message){.kind = CONTROL_MARKED, .stamp = {world->bound, question->stamp.id, world->oldest}});
+        (void)data_client_take(world->client,
+                               &(control_message){.kind = CONTROL_MARKED,
+                                                  .stamp = {world->bound, question->stamp.id, world->oldest},
+                                                  .value = span_of(&world->oldest, sizeof world->oldest)});
     else
         assert_true(group_leader_take(world->leader, question, world->now_us));
 }

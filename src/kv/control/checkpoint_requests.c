@@ -9,12 +9,6 @@ static void forget_silent(checkpoint_requests *requests, int64_t now_us) {
     requests->count = kept;
 }
 
-bool checkpoint_requests_has(const checkpoint_requests *requests, uint64_t token) {
-    for (size_t i = 0; i < requests->count; i++)
-        if (requests->list[i].token == token) return true;
-    return false;
-}
-
 uint64_t checkpoint_requests_ask(checkpoint_requests *requests, uint64_t token, bool making, int64_t now_us) {
     size_t at = 0;
     while (at < requests->count && requests->list[at].token != token) at++;

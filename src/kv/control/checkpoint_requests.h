@@ -33,7 +33,6 @@ typedef struct checkpoint_requests { /* zero-initialized: no requests */
     checkpoint_request list[CHECKPOINT_REQUESTS_MAX];
 } checkpoint_requests;
 
-bool checkpoint_requests_has(const checkpoint_requests *requests, uint64_t token);
 /* Adds or repeats a request. `making`: a checkpoint is under way. Returns the number of the requested checkpoint; 0:
  * not complete yet. */
 uint64_t checkpoint_requests_ask(checkpoint_requests *requests, uint64_t token, bool making, int64_t now_us);

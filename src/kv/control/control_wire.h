@@ -19,8 +19,7 @@
  *   LEAVE             0, number, incarnation                  none: this server drains (drain.h)
  *   LEFT              1 or 0                                  none; 1: no other server stays, end; 0: the slots move
  *   SAVE              0, token                                none: asks for a checkpoint (checkpoint_requests.h)
- *   SAVED             its number or 0: not yet, token,        the error as a text; none: under way
- *                     1: refused, as long as the error lasts
+ *   SAVED             its number or 0: not yet, token         the error as a text; none: under way
  *   TABLE_STATS       cluster map, number, incarnation        table sizes of a server (table_stats.h); not answered
  *   SURVEY            table, token                            none: asks for a page of the overview of tables and
  *                                                             checkpoints: the tables with a higher id
@@ -29,7 +28,7 @@
  *   AWAIT             cluster map, number                     to a live worker: the stall, as a text; not answered
  *   MARK              first map of the generation, question   none: asks which checkpoints may lack the sender's
  *                                                             steps (ps/low_watermark.h)
- *   MARKED            those up to it, question, oldest        none
+ *   MARKED            those up to it, question, oldest        8 bytes: the version of rounds in the oldest
  *   TABLES            0, question, token of a new table       a question about the table catalog (catalog_wire.h)
  *   TABLES_ANSWER     likewise                                the answer
  *

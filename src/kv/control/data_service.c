@@ -43,12 +43,13 @@ static void open_leader(data_service *service) {
 /* Sends no answer while the bound is unknown or of another generation; the worker asks again. */
 static void answer_mark(data_service *service, link_id link, const control_message *question) {
     const data_service_options *options = &service->options;
-    uint64_t bound;
+    uint64_t bound, version;
     if (question->stamp.view != controller_map(options->controller)->birth ||
         !controller_bound(options->controller, &bound))
         return;
-    van_answer_value(options->van, link, CONTROL_MARKED,
-                     (stamp){bound, question->stamp.id, options->oldest(options->context)}, (span){0});
+    uint64_t oldest = options->oldest(options->context, &version);
+    van_answer_value(options->van, link, CONTROL_MARKED, (stamp){bound, question->stamp.id, oldest},
+                     span_of(&version, sizeof version));
 }
 
 bool data_service_take(data_service *service, link_id link, const control_message *message) {

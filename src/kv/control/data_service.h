@@ -23,7 +23,8 @@ typedef struct data_service_options { /* all borrowed until data_service_destroy
     const metadata_db *db; /* has the dataset specification, if there is one */
     metadata_store store;  /* of the same metadata_db */
     const controller *controller;
-    uint64_t (*oldest)(const void *context); /* oldest kept checkpoint; 0: none */
+    /* oldest kept checkpoint; 0: none. *version: of its slots with rounds */
+    uint64_t (*oldest)(const void *context, uint64_t *version);
     const void *context;
 } data_service_options;
 

@@ -179,6 +179,10 @@ static void apply(void *self, span payload, uint64_t moment) {
     engine *engine = self;
     span bytes;
     payload_scratch scratch;
+    if (engine->behind) {
+        engine->behind = false;
+        return;
+    }
     begin(engine);
     light(engine);
     section_decoder_must(payload_align(payload, &scratch, &bytes));
@@ -207,8 +211,8 @@ size_t engine_look_at(const void *self, uint32_t from, engine_look *out, size_t 
     return count;
 }
 
-const state_machine_ops engine_ops = {
-    "shelf",       create,         destroy,         apply,          round_sum_begin,
-    round_sum_add, round_sum_size, round_sum_write, round_sum_end,  engine_answer,
-    engine_size,   engine_write,   engine_read,     engine_measure, slot_norms_combine,
-    apply_normed,  settle};
+const state_machine_ops engine_ops = {"shelf",           create,        destroy,        apply,
+                                      round_sum_begin,   round_sum_add, round_sum_size, round_sum_write,
+                                      round_sum_end,     engine_answer, engine_size,    engine_write,
+                                      engine_write_kept, engine_read,   engine_measure, slot_norms_combine,
+                                      apply_normed,      settle};

@@ -26,6 +26,10 @@
  * their second array, defined or dropped tables by the number of the apply. The cost is proportional to the changed
  * values.
  *
+ * A checkpoint may need that version when the last apply is done (ps/replica_checkpoint.c). The state of optimizers is
+ * not kept, so a snapshot of it has the present state and is marked as behind: the engine that reads it shows the
+ * version before, and its next apply, which repeats the last one, is not computed again.
+ *
  * Memory      A server without memory for a push ends with a message, since it must not differ from its replicas
  *            (section_decoder.h). An answer without memory is PAYLOAD_TOO_LARGE.
  * State       is a function of the applied pushes; a replica made from a snapshot has the same bytes as its

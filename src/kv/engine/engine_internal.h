@@ -13,6 +13,7 @@ enum { ENGINE_CHUNK = 1024 }; /* keys of a batch, whose rows stay in the cache *
 
 /* Sizes of the heads of a table, a vector and a block in a snapshot (engine_snapshot.c). */
 #define ENGINE_MAGIC UINT64_C(0x31464c454853524d)
+enum { ENGINE_KEEPS = 1, ENGINE_BEHIND = 2 }; /* flags in a snapshot */
 enum { ENGINE_TABLE_HEAD = TABLE_SCHEMA_SIZE + 8 + 4 + 8 * 6 + 8, ENGINE_VECTOR_HEAD = 12, ENGINE_BLOCK_HEAD = 24 };
 
 typedef struct engine_block {
@@ -50,6 +51,7 @@ typedef struct engine_dropped {
 typedef struct engine {
     engine_host *host; /* borrowed; may be NULL */
     bool keeps;
+    bool behind;           /* shows the version before the last apply; the next apply only ends this */
     uint64_t applies;      /* number of this apply, or of the last one; 0: none yet */
     engine_table **tables; /* owned, by id */
     size_t count;
@@ -164,4 +166,5 @@ shared_bytes *engine_answer(void *self, span request, bool kept);               
 shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment); /* engine_norms.c */
 size_t engine_size(const void *self);                                            /* engine_snapshot.c */
 void engine_write(const void *self, void *out);
+void engine_write_kept(const void *self, void *out);
 bool engine_read(void *self, span bytes);

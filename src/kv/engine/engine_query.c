@@ -252,7 +252,7 @@ shared_bytes *engine_answer(void *self, span request, bool kept) {
     payload_scratch scratch;
     payload_empty(out);
     if (payload_align(request, &scratch, &bytes) != MR_OK) return payload_lend(out);
-    if (answer_all(engine, bytes, kept && engine->keeps, out) != MR_OK) payload_fini(out);
+    if (answer_all(engine, bytes, (kept || engine->behind) && engine->keeps, out) != MR_OK) payload_fini(out);
     payload_clear(&scratch);
     return payload_lend(out);
 }

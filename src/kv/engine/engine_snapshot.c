@@ -3,7 +3,7 @@
  *   bytes    engine
  *   -------  ------------------------------------------------------------------------------------------------
  *   8        ENGINE_MAGIC
- *   4 4      1 if `keeps`, number of dropped ids
+ *   4 4      ENGINE_KEEPS if `keeps`, and ENGINE_BEHIND if `behind`; number of dropped ids
  *   …        ids ascending, each 4 id, 4: 1 if the last apply dropped it
  *   4        number of tables
  *   …        tables by id, each a schema, then
@@ -119,11 +119,10 @@ static void write_table(const engine *engine, const engine_table *table, writer 
     if (engine->keeps) undo_log_write(&table->log, writer);
 }
 
-void engine_write(const void *self, void *out) {
-    const engine *engine = self;
-    writer writer = writer_of(out, engine_size(self));
+static void write_all(const engine *engine, bool behind, void *out) {
+    writer writer = writer_of(out, engine_size(engine));
     writer_u64(&writer, ENGINE_MAGIC);
-    writer_u32(&writer, engine->keeps);
+    writer_u32(&writer, (engine->keeps ? ENGINE_KEEPS : 0) | (behind ? ENGINE_BEHIND : 0));
     writer_u32(&writer, (uint32_t)engine->dropped_count);
     for (size_t i = 0; i < engine->dropped_count; i++) {
         writer_u32(&writer, engine->dropped[i].id);
@@ -132,6 +131,13 @@ void engine_write(const void *self, void *out) {
     writer_u32(&writer, (uint32_t)engine->count);
     for (size_t i = 0; i < engine->count; i++) write_table(engine, engine->tables[i], &writer);
     MR_ASSERT(!writer.failed && writer.at == writer.end);
+}
+
+void engine_write(const void *self, void *out) { write_all(self, ((const engine *)self)->behind, out); }
+
+void engine_write_kept(const void *self, void *out) {
+    MR_ASSERT(((const engine *)self)->keeps);
+    write_all(self, true, out);
 }
 
 /* ---- Reading. A decoded engine has made one apply. */
@@ -227,7 +233,10 @@ static bool read_dropped(engine *engine, reader *reader) {
 }
 
 static bool read_all(engine *engine, reader *reader) {
-    if (reader_u64(reader) != ENGINE_MAGIC || reader_u32(reader) != engine->keeps) return false;
+    if (reader_u64(reader) != ENGINE_MAGIC) return false;
+    uint32_t flags = reader_u32(reader);
+    engine->behind = engine->keeps && (flags & ENGINE_BEHIND) != 0;
+    if (flags != ((engine->keeps ? ENGINE_KEEPS : 0) | (engine->behind ? ENGINE_BEHIND : 0u))) return false;
     if (!read_dropped(engine, reader)) return false;
     engine->applies = LAST;
     uint32_t count = reader_u32(reader);

@@ -93,11 +93,67 @@ static void bytes_need_no_alignment(void **state) {
     engine_ops.destroy(engine);
 }
 
+/* One apply of all kinds of tables: an old and a new row, a vector, a block. */
+static void push_all(void *engine, float value) {
+    payload_writer writer = {0};
+    const uint64_t keys[] = {1, 5 + (uint64_t)value};
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 2, (const float[]){value, 2 * value}, 1);
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 2, 4, (const float[]){value, 2, 3}, 3);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 3, (payload_place){0, 1, 4, 0}, (const float[]){1, value, 3, 4}, 4);
+    engine_fixture_apply(engine, &writer, (uint64_t)value);
+}
+
+static shared_bytes *block_of(void *engine, bool kept) {
+    payload_writer writer = {0};
+    payload_get_block(&writer, 3, (payload_place){0, 1, 4, 0}, 4);
+    shared_bytes *shown = engine_ops.show(engine, payload_written(&writer), kept);
+    payload_fini(&writer);
+    return shown;
+}
+
+/* The state of optimizers is not kept, so the engine that is behind has the result of the apply that it repeats. */
+static void an_engine_that_is_behind_repeats_the_last_apply(void **state) {
+    void *engine = engine_fixture_new(true), *behind = engine_fixture_new(true);
+    engine_fixture_define(engine, (definition_options){.optimizer = "adam"});
+    engine_fixture_define(engine, (definition_options){.id = 2, .kind = TABLE_SCHEMA_VECTORS});
+    engine_fixture_define(
+        engine, (definition_options){.id = 3, .kind = TABLE_SCHEMA_DENSE, .block = 8, .optimizer = "momentum"});
+    push_all(engine, 1);
+    float first = engine_fixture_row(engine, 1, false);
+    shared_bytes *before = block_of(engine, false);
+    push_all(engine, 2);
+    assert_true(engine_fixture_row(engine, 1, false) != first);
+    shared_bytes *kept = shared_bytes_new(engine_ops.size(engine));
+    engine_ops.write_kept(engine, shared_bytes_room(kept));
+    assert_true(engine_ops.read(behind, shared_bytes_bytes(kept)));
+    for (int i = 0; i < 2; i++) { /* also as the version before */
+        shared_bytes *shown = block_of(behind, i != 0);
+        assert_true(engine_fixture_row(behind, 1, i != 0) == first && engine_fixture_row(behind, 7, i != 0) == 0);
+        assert_int_equal(shared_bytes_bytes(shown).size, shared_bytes_bytes(before).size);
+        assert_memory_equal(shared_bytes_bytes(shown).data, shared_bytes_bytes(before).data,
+                            shared_bytes_bytes(before).size);
+        shared_bytes_unref(shown);
+    }
+    shared_bytes *again = engine_fixture_bytes(behind); /* a new replica is behind, too */
+    assert_memory_equal(shared_bytes_bytes(again).data, shared_bytes_bytes(kept).data, shared_bytes_bytes(kept).size);
+    push_all(behind, 2);
+    engine_fixture_assert_same(engine, behind);
+    push_all(engine, 3);
+    push_all(behind, 3);
+    engine_fixture_assert_same(engine, behind);
+    shared_bytes_unref(before);
+    shared_bytes_unref(kept);
+    shared_bytes_unref(again);
+    engine_ops.destroy(engine);
+    engine_ops.destroy(behind);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_other_bytes_are_read),
         cmocka_unit_test(a_malformed_snapshot_changes_nothing),
         cmocka_unit_test(bytes_need_no_alignment),
+        cmocka_unit_test(an_engine_that_is_behind_repeats_the_last_apply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,36 +133,20 @@ static void let_leave(kv_scheduler *scheduler, link_id link, const control_messa
     van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !a_server_stays(scheduler)}, (span){0});
 }
 
-/* Writes why the requested checkpoint is not complete yet. True: it cannot be, and the request is refused. */
-static bool say_obstacle(const kv_scheduler *scheduler, char *text, size_t room) {
-    uint64_t round;
-    checkpointer_obstacle obstacle = controller_obstacle(scheduler->controller, &round);
-    text[0] = '\0';
-    if (scheduler->troubled)
-        snprintf(text, room, "%s", scheduler->trouble);
-    else if (obstacle == CHECKPOINTER_EMPTY)
-        snprintf(text, room, "no step of a bsp table has ended in the deployment at %s: end one first (mr_ps_end)",
-                 van_address(scheduler->van));
-    else if (obstacle == CHECKPOINTER_UNEVEN)
-        snprintf(text, room,
-                 "step %llu is over in some slots only: a rank ended inside it, or has not ended it yet; start that "
-                 "rank again, or let it end the step",
-                 (unsigned long long)round);
-    return obstacle == CHECKPOINTER_EMPTY && !scheduler->troubled;
+/* Why a requested checkpoint is not complete yet; "": it is under way. */
+static const char *obstacle(const kv_scheduler *scheduler) {
+    return scheduler->troubled ? scheduler->trouble : scheduler->stall;
 }
 
 /* Handles a request for a checkpoint. The waiting process repeats its request, so only this call begins a
- * checkpoint. An obstacle that was found before the first request does not refuse it. */
+ * checkpoint. */
 static void save(kv_scheduler *scheduler, link_id link, const control_message *question) {
     bool making = controller_marks(scheduler->controller);
-    bool known = checkpoint_requests_has(&scheduler->requests, question->stamp.id);
     uint64_t number =
         checkpoint_requests_ask(&scheduler->requests, question->stamp.id, making, van_now_us(scheduler->van));
-    if (number == 0 && (!known || !making)) controller_checkpoint(scheduler->controller);
-    char why[ERROR_TEXT_MAX];
-    bool refused = say_obstacle(scheduler, why, sizeof why);
-    van_answer_value(scheduler->van, link, CONTROL_SAVED,
-                     (stamp){.view = number, .id = question->stamp.id, .incarnation = refused},
+    if (number == 0 && !making) controller_checkpoint(scheduler->controller);
+    const char *why = obstacle(scheduler);
+    van_answer_value(scheduler->van, link, CONTROL_SAVED, (stamp){.view = number, .id = question->stamp.id},
                      span_of(why, strlen(why)));
 }
 
@@ -504,8 +488,10 @@ static mr_status begin_checkpoints(kv_scheduler *scheduler) {
     return checkpoint_thread_open(van_loop(scheduler->van), &checkpoint_thread, &host, scheduler, &scheduler->thread);
 }
 
-static uint64_t oldest(const void *context) {
-    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
+static uint64_t oldest(const void *context, uint64_t *version) {
+    checkpoint_thread_look look = checkpoint_thread_look_at(((const kv_scheduler *)context)->thread);
+    *version = look.oldest_version;
+    return look.oldest;
 }
 
 static void begin_services(kv_scheduler *scheduler) {

@@ -195,21 +195,32 @@ static void forget_all(checkpoint_store *store) {
 
 /* The newest earlier checkpoint replaces the damaged one as `real`. False: there is no earlier one. */
 static bool fall_back(checkpoint_store *store, const char *file) {
-    size_t best = 0;
+    const checkpoint *best = NULL;
     uint64_t below = store->real.number == 0 ? UINT64_MAX : store->real.number;
     for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) {
-        uint64_t here = store->old[i].number;
-        if (here < below && (here > store->old[best].number || store->old[best].number >= below)) best = i;
+        const checkpoint *old = &store->old[i];
+        bool fits = store->options.slot_count == 0 || old->slot_count == store->options.slot_count;
+        if (old->number != 0 && old->number < below && fits && (best == NULL || old->number > best->number)) best = old;
     }
-    bool found = store->old[best].number != 0 && store->old[best].number < below;
-    MR_ASSERT(best < CHECKPOINT_STORE_KEPT - 1);
-    if (found) {
-        checkpoint_copy(&store->real, &store->old[best]);
+    if (best != NULL) {
+        checkpoint_copy(&store->real, best);
         store->archived = true;
     }
-    store->stuck = !found;
-    tell_damage(store, file, found);
-    return found;
+    store->stuck = best == NULL;
+    tell_damage(store, file, best != NULL);
+    return best != NULL;
+}
+
+/* A checkpoint of another number of slots is not restored. */
+static void check_slots(checkpoint_store *store) {
+    uint32_t expected = store->options.slot_count;
+    if (expected == 0 || store->real.number == 0 || store->real.slot_count == expected) return;
+    snprintf(store->damage, sizeof store->damage,
+             "checkpoint %" PRIu64 " has %u slots, the deployment %u: start the scheduler again, which changes it",
+             store->real.number, store->real.slot_count, expected);
+    forget_all(store);
+    store->open = false;
+    store->stuck = true;
 }
 
 /* Reads all manifests. A damaged file is not changed, so that it can be inspected. */
@@ -235,6 +246,7 @@ static void open_disk(checkpoint_store *store) {
     bool lost = damaged || (before && store->real.number == 0);
     if (lost && last > store->sealed) store->sealed = last;
     store->open = !lost || fall_back(store, CHECKPOINT_STORE_MANIFEST);
+    if (store->open) check_slots(store);
 }
 
 /* ---- Snapshots. */
@@ -310,7 +322,7 @@ static mr_status save_file(checkpoint_store *store, const slot_message *message,
     return status;
 }
 
-static bool save(checkpoint_store *store, const slot_message *message) {
+static mr_status save(checkpoint_store *store, const slot_message *message) {
     const checkpoint_store_format *format = store->options.format;
     buffer file;
     buffer_init(&file, CHECKPOINT_STORE_FILE_MAX);
@@ -322,7 +334,7 @@ static bool save(checkpoint_store *store, const slot_message *message) {
     tell_trouble(store, status);
     if (status == MR_OK) store->making.count++;
     MR_ASSERT(store->making.count <= store->making.slot_count);
-    return status == MR_OK;
+    return status;
 }
 
 /* Keeps the newest checkpoint under the name of the oldest one. */
@@ -379,7 +391,7 @@ static void take_cut(checkpoint_store *store, const slot_message_head *from, con
         if (message->payload.size != 0 && message->prev != 0) making->version = message->prev;
         if (message->payload.size != 0 && (message->commit == 0 || message->commit != making->clock))
             making->uneven = true;
-        if (!there && message->payload.size != 0 && !save(store, message)) return;
+        if (!there && message->payload.size != 0 && save(store, message) != MR_OK) return;
     }
     struct slot_message answer = {.kind = SLOT_MESSAGE_SAVED, .slot = message->slot, .name = message->name};
     if (!there && message->payload.size == 0) answer.status = SLOT_MESSAGE_RESEND;
@@ -447,6 +459,63 @@ static void take_fetch(checkpoint_store *store, const slot_message_head *from, c
     else
         tell_trouble(store, status);
     buffer_fini(&bytes);
+}
+
+/* ---- Another number of slots. */
+
+uint32_t checkpoint_store_slots(const checkpoint_store *store) { return store->real.slot_count; }
+
+mr_status checkpoint_store_read(checkpoint_store *store, uint32_t slot, buffer *out) {
+    MR_ASSERT(slot < store->real.slot_count);
+    const shard *shard = &store->real.shards[slot];
+    mr_status status = load(store, shard, slot, out);
+    if (status == MR_CORRUPT) give_up(store, shard, slot);
+    return status;
+}
+
+/* Removes the files of the slots of a checkpoint that no kept checkpoint uses. */
+static void remove_files(checkpoint_store *store, const checkpoint *gone) {
+    const checkpoint *kept[CHECKPOINT_STORE_KEPT] = {&store->real};
+    for (size_t i = 1; i < CHECKPOINT_STORE_KEPT; i++) kept[i] = &store->old[i - 1];
+    for (uint32_t slot = 0; slot < gone->slot_count; slot++) {
+        char name[DISK_NAME_MAX];
+        bool used = false;
+        for (size_t i = 0; i < CHECKPOINT_STORE_KEPT; i++)
+            used = used || (slot < kept[i]->slot_count && kept[i]->shards[slot].place == gone->shards[slot].place);
+        name_shard(store, name, gone->shards[slot].place, slot);
+        if (!used) (void)store->options.disk.ops->remove(store->options.disk.self, name);
+    }
+}
+
+mr_status checkpoint_store_recut(checkpoint_store *store, uint32_t slot_count, checkpoint_store_make_fn *make,
+                                 void *context) {
+    checkpoint *making = &store->making, gone = store->real;
+    MR_ASSERT(store->open && gone.number != 0 && making->number == 0 && slot_count <= CLUSTER_MAP_SLOTS_MAX);
+    slot_message cut = {.name = gone.number};
+    for (uint32_t i = 0; i < gone.slot_count; i++)
+        if (gone.shards[i].lsn > cut.lsn) cut.lsn = gone.shards[i].lsn;
+    *making = (checkpoint){.number = gone.number,
+                           .generation = gone.generation,
+                           .slot_count = slot_count,
+                           .shards = xcalloc(slot_count + 1, sizeof(shard))};
+    mr_status status = MR_OK;
+    buffer bytes;
+    buffer_init(&bytes, CHECKPOINT_STORE_FILE_MAX);
+    for (; cut.slot < slot_count && status == MR_OK; cut.slot++) {
+        status = make(context, cut.slot, &bytes);
+        cut.payload = span_of(bytes.data, bytes.size);
+        if (status == MR_OK) status = save(store, &cut);
+    }
+    buffer_fini(&bytes);
+    if (status == MR_OK) status = write_manifest(store, CHECKPOINT_STORE_MANIFEST, making, store->sealed);
+    if (status == MR_OK) {
+        store->real = *making;
+        *making = gone;
+        store->archived = false;
+        remove_files(store, making);
+    }
+    checkpoint_store_manifest_fini(making);
+    return status;
 }
 
 static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {

@@ -31,6 +31,8 @@
  *      checkpoint at different versions; then it is begun anew.
  *   8  Beside a manifest of another format nothing is used, not even older checkpoints of this format: the release that
  *      wrote that manifest continued from those.
+ *   8  A checkpoint of another number of slots than the deployment has (`slot_count`) is not used in place of a damaged
+ *      one; before the store takes messages, its slots can be made again in another number (checkpoint_store_recut).
  *
  * checkpoint_store_check_state asserts what memory shows: for 1, that the checkpoint in the making is newer than the
  * complete one; for 2, that its snapshots are counted and of its generation's slots; for 4, that a manifest that may
@@ -78,7 +80,9 @@ typedef struct checkpoint_store_options {
     const char *address, *controller; /* address: copied; controller: borrowed for the store's life */
     disk disk;
     const checkpoint_store_format *format; /* borrowed; NULL: files are plain snapshots */
-    bool exact; /* all slots of a checkpoint are cut at the same step of each rank (checkpointer.h) */
+    uint32_t slot_count; /* of the deployment: checkpoints of another number are not used in place of a damaged one; 0:
+                          * any number */
+    bool exact;          /* all slots of a checkpoint are cut at the same step of each rank (checkpointer.h) */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const checkpoint_store *store); /* another checkpoint is complete; may be NULL */
     /* A disk operation failed: the error has the cause (base/error.h). Called repeatedly while the failure lasts. May
@@ -137,6 +141,20 @@ uint64_t checkpoint_store_newest(const checkpoint_store *store);
 /* the oldest kept checkpoint; 0: as above. *version: of its slots with rounds; 0: no slot has */
 uint64_t checkpoint_store_oldest(const checkpoint_store *store, uint64_t *version);
 uint64_t checkpoint_store_lsn(const checkpoint_store *store, uint32_t slot);
+
+/* ---- Another number of slots, before the store takes messages (kv/scheduler/repartition.h). */
+
+uint32_t checkpoint_store_slots(const checkpoint_store *store); /* of the newest checkpoint; 0: as above */
+/* Replaces the buffer's content by the snapshot of a slot in the newest checkpoint. MR_CORRUPT: it is damaged; the
+ * newest undamaged checkpoint before it is then the newest. */
+MR_MUST mr_status checkpoint_store_read(checkpoint_store *store, uint32_t slot, buffer *out);
+/* Replaces the buffer's content by the snapshot of a slot. */
+typedef mr_status checkpoint_store_make_fn(void *context, uint32_t slot, buffer *out);
+/* Replaces the newest checkpoint by one of the same number with `slot_count` slots, whose snapshots have the latest lsn
+ * of all slots. The manifest is replaced last, in one step: after a failure or a crash before it the checkpoint is the
+ * old one. A failed write of the manifest leaves one of the two. */
+MR_MUST mr_status checkpoint_store_recut(checkpoint_store *store, uint32_t slot_count, checkpoint_store_make_fn *make,
+                                         void *context);
 
 /* The newest checkpoint cannot be read, and there is none before it: no generation can begin. */
 bool checkpoint_store_is_stuck(const checkpoint_store *store);

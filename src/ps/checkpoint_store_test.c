@@ -18,12 +18,14 @@
 #include "tests/support/message_recorder.h"
 #include "tests/support/temp_dir.h"
 
-enum { SLOTS = 2 };
+enum { SLOTS = 2, MANY = 5 };
 
 typedef struct world {
     char folder[TEMP_DIR_FOLDER_MAX];
     disk real;
     bool exact;             /* the store makes exact checkpoints */
+    uint32_t slot_count;    /* as of the store's options */
+    int renames;            /* the rename of this number fails; 0: none */
     bool refuses, pretends; /* refuses: renames fail; pretends: renames succeed but report an error */
     checkpoint_store *store;
     message_recorder recorder;
@@ -55,7 +57,8 @@ static mr_status on_remove(void *self, const char *file) {
 }
 static mr_status on_rename(void *self, const char *from, const char *to) {
     world *world = self;
-    mr_status status = world->refuses ? MR_IO : world->real.ops->rename(world->real.self, from, to);
+    bool fails = world->refuses || (world->renames != 0 && --world->renames == 0);
+    mr_status status = fails ? MR_IO : world->real.ops->rename(world->real.self, from, to);
     return world->pretends && strcmp(to, CHECKPOINT_STORE_MANIFEST) == 0 ? MR_IO : status;
 }
 static const disk_ops ops = {.name = "bad",
@@ -108,6 +111,7 @@ static void start(world *world) {
     checkpoint_store_options options = {
         .address = "depot", .controller = "d", .disk = {&ops, world}, .send = on_send, .context = world};
     options.exact = world->exact;
+    options.slot_count = world->slot_count;
     world->store = checkpoint_store_create(&options, 0);
     checkpoint_store_tick(world->store, 0);
     hear_map(world);
@@ -132,8 +136,8 @@ static int setup(void **state) {
 /* Each slot has one place more than there are kept checkpoints. */
 static void remove_files(world *world) {
     char name[DISK_NAME_MAX];
-    for (int i = 0; i < 2 * (CHECKPOINT_STORE_KEPT + 1) * SLOTS; i++) {
-        snprintf(name, sizeof name, "shard-%d-%d%s", i / 2 / SLOTS, i / 2 % SLOTS, i % 2 == 0 ? "" : ".new");
+    for (int i = 0; i < 2 * (CHECKPOINT_STORE_KEPT + 1) * MANY; i++) {
+        snprintf(name, sizeof name, "shard-%d-%d%s", i / 2 / MANY, i / 2 % MANY, i % 2 == 0 ? "" : ".new");
         (void)world->real.ops->remove(world->real.self, name);
     }
     for (int i = 0; i < CHECKPOINT_STORE_KEPT; i++) {
@@ -593,6 +597,90 @@ static void unchanged_files_are_shared(void **state) {
     assert_string_equal(fetch(world, 8, 0), "a");
 }
 
+/* ---- Another number of slots. */
+
+static mr_status write_part(void *context, uint32_t slot, buffer *out) {
+    char text[8];
+    snprintf(text, sizeof text, "%s%u", (const char *)context, slot);
+    buffer_clear(out);
+    return buffer_append(out, text, strlen(text));
+}
+
+static void assert_read(world *world, uint32_t slot, const char *text) {
+    buffer bytes;
+    buffer_init(&bytes, 100);
+    assert_int_equal(checkpoint_store_read(world->store, slot, &bytes), MR_OK);
+    assert_int_equal(bytes.size, strlen(text));
+    assert_memory_equal(bytes.data, text, bytes.size);
+    buffer_fini(&bytes);
+}
+
+static size_t count_files(world *world) {
+    size_t count = 0, got;
+    char name[DISK_NAME_MAX], byte;
+    for (uint32_t i = 0; i < (CHECKPOINT_STORE_KEPT + 1) * MANY; i++) {
+        checkpoint_store_name_shard(name, (uint8_t)(i / MANY), i % MANY, "");
+        count += world->real.ops->read(world->real.self, name, 0, &byte, 1, &got) == MR_OK;
+    }
+    return count;
+}
+
+/* A failure at any write leaves the old checkpoint, or after the manifest the new one. */
+static void the_newest_checkpoint_gets_other_slots(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    for (int i = 1; i <= MANY + 1; i++) {
+        world->renames = i;
+        assert_int_equal(checkpoint_store_recut(world->store, MANY, write_part, (char[]){"x"}), MR_IO);
+        assert_true(checkpoint_store_slots(world->store) == SLOTS && checkpoint_store_newest(world->store) == 4);
+        start_again(world);
+        assert_true(checkpoint_store_slots(world->store) == SLOTS && checkpoint_store_newest(world->store) == 4);
+        assert_read(world, 0, "a4");
+        assert_read(world, 1, "b4");
+    }
+    assert_int_equal(checkpoint_store_recut(world->store, MANY, write_part, (char[]){"x"}), MR_OK);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_true(checkpoint_store_slots(world->store) == MANY && checkpoint_store_newest(world->store) == 4);
+        assert_int_equal(checkpoint_store_lsn(world->store, 2), 41); /* the latest of the slots before */
+        for (uint32_t i = 0; i < MANY; i++) assert_read(world, i, (char[]){'x', (char)('0' + i), 0});
+        start_again(world);
+    }
+    assert_int_equal(count_files(world), SLOTS + MANY); /* of checkpoint 3, and of checkpoint 4 as it is now */
+    assert_int_equal(checkpoint_store_recut(world->store, SLOTS, write_part, (char[]){"y"}), MR_OK);
+    make(world, 5, "a5", "b5");
+    assert_true(checkpoint_store_newest(world->store) == 5 && checkpoint_store_oldest(world->store) == 3);
+    assert_string_equal(fetch(world, 5, 1), "b5");
+    assert_int_equal(count_files(world), 3 * SLOTS);
+}
+
+/* A damaged checkpoint is not replaced by an older one of another number of slots, except to change that one. */
+static void checkpoints_of_other_slots_are_not_restored(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    assert_int_equal(checkpoint_store_recut(world->store, MANY, write_part, (char[]){"x"}), MR_OK);
+    world->slot_count = SLOTS;
+    start_again(world);
+    assert_true(checkpoint_store_is_stuck(world->store) && checkpoint_store_newest(world->store) == 0);
+    assert_int_equal(checkpoint_store_check(world->store), MR_CORRUPT);
+    assert_non_null(strstr(mr_last_error(), "checkpoint 4 has 5 slots, the deployment 2"));
+    world->slot_count = MANY;
+    start_again(world);
+    assert_false(checkpoint_store_is_stuck(world->store));
+    damage(world, CHECKPOINT_STORE_MANIFEST, 20);
+    start_again(world);
+    assert_true(checkpoint_store_is_stuck(world->store) && checkpoint_store_newest(world->store) == 0);
+    world->slot_count = 0;
+    start_again(world);
+    assert_true(checkpoint_store_newest(world->store) == 3 && checkpoint_store_slots(world->store) == SLOTS);
+    assert_int_equal(checkpoint_store_recut(world->store, MANY, write_part, (char[]){"z"}), MR_OK);
+    world->slot_count = MANY;
+    start_again(world);
+    assert_true(checkpoint_store_newest(world->store) == 3 && checkpoint_store_slots(world->store) == MANY);
+    assert_read(world, 4, "z4");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_shard_makes_it_whole, setup, teardown),
@@ -615,6 +703,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(unchanged_files_are_shared, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_newest_checkpoint_gets_other_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(checkpoints_of_other_slots_are_not_restored, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -362,6 +362,7 @@ mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_optio
                                             .disk = options->disk,
                                             .format = &format,
                                             .exact = options->exact,
+                                            .slot_count = options->slot_count,
                                             .send = send_bytes,
                                             .on_whole = on_whole,
                                             .on_trouble = on_trouble,

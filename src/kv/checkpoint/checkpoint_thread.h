@@ -34,7 +34,8 @@ typedef struct checkpoint_thread_host {                                      /* 
 typedef struct checkpoint_thread_options {
     const char *address, *controller; /* address: copied; controller: borrowed until checkpoint_thread_close */
     disk disk;                        /* borrowed until checkpoint_thread_close; used by the thread */
-    bool exact;                       /* as of checkpoint_store */
+    uint32_t slot_count;              /* as of checkpoint_store, like `exact` */
+    bool exact;
     clock_source clock;
     int64_t written_us; /* time of the current checkpoint, since 1970 */
     size_t bytes_max;   /* limit of each queue; 0: CHECKPOINT_THREAD_BYTES_MAX */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/stable_hash.h"
 
 static mr_status cut_arrays(table_info *table_info) {
     const table_catalog_table *table = &table_info->table;
@@ -55,9 +54,8 @@ void table_info_fini(table_info *table) {
 }
 
 uint32_t table_info_block_slot(const table_info *table, uint32_t array, uint32_t block) {
-    uint32_t slots = table->placement.slots;
     uint64_t number = table->arrays[array].first_block + block;
-    return table->placement.first_slot + (uint32_t)((stable_hash(table->id) % slots + number) % slots);
+    return table->placement.first_slot + dense_table_slot(table->id, number, table->placement.slots);
 }
 
 table_info_mark *table_info_mark_of(table_info *table, uint32_t slot, uint64_t generation) {

@@ -26,6 +26,7 @@
 #include "miniray/status.h"
 #include "miniray/value.h"
 #include "net/shm/shm_export.h"
+#include "ps/stable_hash.h"
 
 enum {
     DENSE_TABLE_STATES_MAX = 4,
@@ -61,6 +62,11 @@ static inline uint64_t dense_table_first(const dense_table_plan *plan, uint32_t 
 static inline uint32_t dense_table_count(const dense_table_plan *plan, uint32_t block) {
     uint64_t left = plan->items - dense_table_first(plan, block);
     return left < plan->block ? (uint32_t)left : plan->block;
+}
+
+/* Slot, of `slots`, of a block; `number` counts the blocks of all arrays of the table. */
+static inline uint32_t dense_table_slot(uint32_t table, uint64_t number, uint32_t slots) {
+    return (uint32_t)((stable_hash(table) % slots + number) % slots);
 }
 
 typedef struct dense_table dense_table; /* a block */

@@ -1,5 +1,5 @@
-/* ps_large_pull_test.c — one request pulls or pushes more than 64 MB, the limit of a packet, from or to one slot: a range
- * of rows, a list of keys, vectors, an array; in ASP and in BSP. */
+/* ps_large_pull_test.c — one request pulls or pushes more than 64 MB, the limit of a packet, from or to one slot: a
+ * range of rows, a list of keys, vectors, an array; in ASP and in BSP. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -161,11 +161,13 @@ typedef struct mr_ps_app { /* a handler of messages to this process; its state e
 
 typedef struct mr_ps_scheduler_options {
     size_t size;
-    const char *listen;               /* address, the same at each start [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
-    const char *checkpoint_dir;       /* required: for state and checkpoints; created if it is missing */
-    uint32_t num_workers;             /* ranks [DMLC_NUM_WORKER] */
-    uint32_t num_servers;             /* servers to wait for before the start [DMLC_NUM_SERVER] */
-    uint32_t slots;                   /* partitions of each table [those of checkpoint_dir; 16 in a new one] */
+    const char *listen;         /* address, the same at each start [DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT] */
+    const char *checkpoint_dir; /* required: for state and checkpoints; created if it is missing */
+    uint32_t num_workers;       /* ranks [DMLC_NUM_WORKER] */
+    uint32_t num_servers;       /* servers to wait for before the start [DMLC_NUM_SERVER] */
+    /* Partitions of each table [those of checkpoint_dir; 16 in a new one]. Another number than that of checkpoint_dir
+     * distributes the tables of the newest checkpoint anew, if the deployment was stopped by SIGTERM. */
+    uint32_t slots;
     uint32_t replicas;                /* of each slot, at most MR_PS_REPLICAS_MAX [1] */
     mr_ps_consistency consistency;    /* default of tables [MR_PS_ASP] */
     uint32_t staleness;               /* SSP: steps [0] */

@@ -103,7 +103,9 @@ static const struct argp_option scheduler_options[] = {
     {"num-workers", WORKERS, "N", 0, "Number of ranks (default: DMLC_NUM_WORKER)", 0},
     {"num-servers", SERVERS, "N", 0, "Number of servers to wait for before the start (default: DMLC_NUM_SERVER)", 0},
     {"slots", SLOTS, "N", 0,
-     "Number of slots; every table is partitioned into them (default: that of --checkpoint-dir; 16 in a new one)", 0},
+     "Number of slots; every table is partitioned into them (default: that of --checkpoint-dir; 16 in a new one). "
+     "Another number than that of --checkpoint-dir distributes the tables of its newest checkpoint anew",
+     0},
     {"replicas", REPLICAS, "N", 0, "Replicas of each slot, on different servers (default: 1)", 0},
     {"consistency", CONSISTENCY, "KIND", 0,
      "bsp, ssp:STEPS or asp, for tables that do not choose their own (default: asp)", 0},

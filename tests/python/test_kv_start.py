@@ -218,9 +218,32 @@ def test_a_folder_outlives_its_processes(tmp_path):
             assert values(connection).pull()["w"].tolist() == [3, 3, 3, 3]
 
 
-@pytest.mark.parametrize("others", [{"slots": 8}, {"consistency": "bsp"}])
-def test_a_folder_goes_on_as_it_was_begun(tmp_path, others):
+def test_a_folder_goes_on_as_it_was_begun(tmp_path):
     with ps.start(num_servers=1, slots=4, checkpoint_dir=tmp_path) as deployment, deployment.connect():
         pass
-    with pytest.raises(ValueError, match="has 4 slots and is asp"):
-        ps.start(num_servers=1, **{"slots": 4, "checkpoint_dir": tmp_path, **others})
+    with pytest.raises(ValueError, match="is asp; it cannot become bsp"):
+        ps.start(num_servers=1, consistency="bsp", checkpoint_dir=tmp_path)
+
+
+def test_a_folder_gets_another_number_of_slots(tmp_path):
+    """Without a number it keeps its own; a new number distributes the tables anew."""
+    for step, (wanted, slots) in enumerate([(None, 16), (3, 3), (None, 3), (20, 20)]):
+        with ps.start(num_servers=2, slots=wanted, checkpoint_dir=tmp_path) as deployment:
+            with deployment.connect(0) as connection:
+                assert connection.slots == slots
+                table = connection.table("rows", dim=2, optimizer="adagrad", lr=1.0)
+                assert connection.begin() == step
+                if step > 0:
+                    assert (table.pull(np.arange(50)) == rows).all() and rows.any()
+                table.push(np.arange(50), np.arange(100, dtype=np.float32).reshape(50, 2))
+                rows = table.pull(np.arange(50))
+                connection.end()
+                connection.flush()
+            deployment.checkpoint()
+
+
+def test_tables_without_a_checkpoint_keep_their_slots(tmp_path):
+    with ps.start(num_servers=1, slots=4, checkpoint_dir=tmp_path) as deployment, deployment.connect() as connection:
+        connection.table("rows", dim=2)
+    with pytest.raises(ValueError, match="has 4 slots, 1 tables and no checkpoint; to change it to 8 slots, make a"):
+        ps.start(num_servers=1, slots=8, checkpoint_dir=tmp_path)

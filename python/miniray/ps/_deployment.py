@@ -13,12 +13,11 @@ from miniray.ps import _deployment_options, _old_names
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
 from miniray.ps._local_processes import LocalProcesses
 
-_SLOTS = 16
 _PIDS_S = 2.0
 
 
-def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consistency: str = "asp", slots: int = _SLOTS,
-          checkpoint_dir: str | os.PathLike | None = None, checkpoint_every: float | None = None,
+def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consistency: str = "asp",
+          slots: int | None = None, checkpoint_dir: str | os.PathLike | None = None, checkpoint_every: float | None = None,
           mixed_consistency: bool = False, balance_every: float | None = None, backup_workers: int = 0,
           deadline: float | None = None, *, actors: bool | None = None, num_cpus: float | None = None,
           resources: dict[str, float] | None = None, **others: Any) -> Deployment:
@@ -29,9 +28,10 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
     num_workers       number of ranks
     consistency       of tables that name none: "asp" (no rank waits), "ssp:S" (no rank is more than S steps ahead) or "bsp"
                       (all ranks do a step together, and the final bits do not depend on deaths)
-    slots             parts into which every table is divided; in BSP each takes 1,000 MB of pushes in a step
+    slots             parts into which every table is divided; None: as many as `checkpoint_dir` has, 16 in a new one.
+                      Another number than that of a deployment that was stopped distributes its tables anew
     checkpoint_dir    folder of the checkpoints and of the scheduler's state. Started again with it and the same
-                      num_workers, slots and consistency, the tables are as the last deployment left them; None: no folder
+                      num_workers and consistency, the tables are as the last deployment left them; None: no folder
     checkpoint_every  seconds between two checkpoints; None: only on request
     mixed_consistency allows tables of "bsp" beside tables of "ssp:S" and "asp". Each kind has its own slots, so there are
                       twice as many

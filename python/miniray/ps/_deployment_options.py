@@ -17,7 +17,7 @@ class DeploymentOptions(typing.NamedTuple):
     num_servers: int
     replicas: int
     num_workers: int
-    slots: int
+    slots: int  # 0: those of the folder, 16 in a new one
     consistency: int  # number in mr_ps_consistency: 0 asp, 1 ssp, 2 bsp
     staleness: int  # bound of ssp
     mixed_consistency: bool
@@ -34,7 +34,8 @@ def checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_d
     return DeploymentOptions(
         None if checkpoint_dir is None else os.path.abspath(os.fspath(checkpoint_dir)),
         _whole("num_servers", num_servers, 1, _SERVERS), _whole("replicas", replicas, 1, _SERVERS),
-        _whole("num_workers", num_workers, 1, _WORKERS), _whole("slots", slots, 1, _SLOTS), kind, staleness,
+        _whole("num_workers", num_workers, 1, _WORKERS), 0 if slots is None else _whole("slots", slots, 1, _SLOTS),
+        kind, staleness,
         bool(mixed_consistency),
         0.0 if checkpoint_every is None else _seconds("checkpoint_every", checkpoint_every),
         0.0 if balance_every is None else _seconds("balance_every", balance_every) if balance_every else -1.0,

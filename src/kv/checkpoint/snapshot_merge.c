@@ -31,7 +31,7 @@ typedef struct source { /* a snapshot */
 } source;
 
 typedef struct table { /* a table of the result */
-    const table_catalog_table *listed;
+    table_catalog_table listed; /* owned */
     table_schema schema;
     slot_placement_table placement;
     uint64_t *first_blocks; /* owned: of each array, the number of its first block in the table */
@@ -79,12 +79,18 @@ static bool read_part(reader *reader, bool keeps, part *out) {
 
 static mr_status read_tables(source *source, uint32_t slot, reader *reader) {
     uint64_t magic = reader_u64(reader);
-    source->keeps = reader_u32(reader);
+    uint32_t flags = reader_u32(reader);
+    source->keeps = flags & ENGINE_KEEPS;
     source->dropped_count = reader_u32(reader);
     source->dropped = reader_bytes(reader, (size_t)source->dropped_count * DROPPED);
     uint32_t count = reader_u32(reader);
-    if (reader->failed || magic != ENGINE_MAGIC || source->keeps > 1 || count > reader_left(reader) / ENGINE_TABLE_HEAD)
+    if (reader->failed || magic != ENGINE_MAGIC || flags > (ENGINE_KEEPS | ENGINE_BEHIND) || count > reader_left(reader) / ENGINE_TABLE_HEAD)
         return malformed(slot, "head of its tables");
+    if ((flags & ENGINE_BEHIND) != 0)
+        return error_set(MR_INVALID,
+                         "slot %u was saved inside a round: start the deployment with the number of slots that it has, end "
+                         "the round, make a checkpoint (miniray ps checkpoint create), and change the number then",
+                         slot);
     source->parts = xcalloc(count + 1, sizeof *source->parts);
     for (; source->count < count; source->count++) {
         part *part = &source->parts[source->count];
@@ -145,7 +151,7 @@ static const part *find_part(const source *source, uint32_t id) {
 }
 
 static mr_status number_blocks(table *table) {
-    const table_catalog_table *listed = table->listed;
+    const table_catalog_table *listed = &table->listed;
     uint64_t first = 0;
     table->first_blocks = xcalloc(listed->array_count + 1, sizeof *table->first_blocks);
     for (uint32_t i = 0; i < listed->array_count; i++) {
@@ -162,8 +168,10 @@ static mr_status number_blocks(table *table) {
     return MR_OK;
 }
 
-static mr_status begin_table(const snapshot_merge *merge, const table_catalog_table *listed, uint32_t id, table *out) {
-    *out = (table){.listed = listed};
+static mr_status begin_table(const snapshot_merge *merge, const table_catalog_entry *entry, table *out) {
+    const uint32_t id = entry->table.schema.id;
+    *out = (table){0};
+    MR_TRY(table_catalog_table_decode(span_of(entry->bytes, entry->size), &out->listed));
     for (uint32_t i = 0; i < merge->count; i++) {
         const part *part = find_part(&merge->sources[i], id);
         if (part == NULL) continue;
@@ -179,25 +187,19 @@ static mr_status begin_table(const snapshot_merge *merge, const table_catalog_ta
                                             .last = schema->last_key};
     mr_status status = slot_placement_check(&out->placement);
     if (status == MR_OK) status = number_blocks(out);
-    return status == MR_OK ? MR_OK : error_wrap(status, "table '%s'", listed->name);
-}
-
-static const table_catalog_table *find_listed(const table_catalog *catalog, uint32_t id) {
-    for (uint32_t i = 0; i < catalog->count; i++)
-        if (catalog->tables[i].schema.id == id) return &catalog->tables[i];
-    return NULL;
+    return status == MR_OK ? MR_OK : error_wrap(status, "table '%s'", entry->table.name);
 }
 
 static mr_status list_tables(snapshot_merge *merge, const table_catalog *catalog, uint32_t *ids, size_t count) {
     merge->tables = xcalloc(count + 1, sizeof *merge->tables);
     for (size_t i = 0; i < count; i++) {
-        const table_catalog_table *listed = find_listed(catalog, ids[i]);
+        const table_catalog_entry *listed = table_catalog_by_id(catalog, ids[i]);
         bool dropped = bsearch(&ids[i], merge->dropped, merge->dropped_count, sizeof *ids, compare_ids) != NULL;
-        if (listed == NULL && ids[i] >= catalog->next)
+        if (listed == NULL && ids[i] >= table_catalog_next(catalog))
             return error_set(MR_CORRUPT, "table %u of the checkpoint is not in the catalog, which ends with table %u",
-                             ids[i], catalog->next == 0 ? 0 : catalog->next - 1);
+                             ids[i], table_catalog_next(catalog) - 1);
         if (listed == NULL || dropped) continue;
-        MR_TRY(begin_table(merge, listed, ids[i], &merge->tables[merge->table_count++]));
+        MR_TRY(begin_table(merge, listed, &merge->tables[merge->table_count++]));
     }
     return MR_OK;
 }
@@ -233,7 +235,10 @@ mr_status snapshot_merge_open(const span *snapshots, uint32_t count, bool rounds
 void snapshot_merge_close(snapshot_merge *merge) {
     if (merge == NULL) return;
     for (uint32_t i = 0; i < merge->count; i++) free(merge->sources[i].parts);
-    for (uint32_t i = 0; i < merge->table_count; i++) free(merge->tables[i].first_blocks);
+    for (uint32_t i = 0; i < merge->table_count; i++) {
+        free(merge->tables[i].first_blocks);
+        table_catalog_table_fini(&merge->tables[i].listed);
+    }
     free(merge->sources);
     free(merge->dropped);
     free(merge->tables);
@@ -305,7 +310,7 @@ static mr_status take_blocks(const table *table, const part *part, uint32_t slot
         (void)reader_u32(&reader); /* the head of the piece (dense_table.h) */
         uint32_t arrays = reader_u32(&reader);
         (void)reader_bytes(&reader, DENSE_TABLE_PIECE_HEAD - 8);
-        if (arrays > 2 + OPTIM_STATES_MAX || array >= table->listed->array_count) return malformed(slot, "block");
+        if (arrays > 2 + OPTIM_STATES_MAX || array >= table->listed.array_count) return malformed(slot, "block");
         (void)reader_bytes(&reader, (size_t)arrays * items * item_of(&part->schema));
         entry.order = (uint64_t)array << 32 | block;
         entry.size = (size_t)(reader.at - entry.at);
@@ -334,9 +339,9 @@ static mr_status list_entries(const snapshot_merge *merge, const table *table, u
     if (out->count > 1) qsort(out->list, out->count, sizeof *out->list, compare_entries);
     for (size_t i = 1; i < out->count && status == MR_OK; i++)
         if (out->list[i - 1].order == out->list[i].order)
-            status = error_set(MR_CORRUPT, "table '%s': two slots have the same key", table->listed->name);
+            status = error_set(MR_CORRUPT, "table '%s': two slots have the same key", table->listed.name);
     if (status == MR_OK && out->count > UINT32_MAX)
-        status = error_set(MR_TOO_LARGE, "table '%s': %zu keys for slot %u; use more slots", table->listed->name,
+        status = error_set(MR_TOO_LARGE, "table '%s': %zu keys for slot %u; use more slots", table->listed.name,
                            out->count, slot);
     return status;
 }

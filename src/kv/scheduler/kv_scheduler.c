@@ -30,6 +30,7 @@
 #include "kv/control/sender_table.h"
 #include "kv/control/stall.h"
 #include "kv/control/storage_errors.h"
+#include "kv/scheduler/repartition.h"
 #include "kv/scheduler/server_admission.h"
 #include "ps/controller.h"
 
@@ -427,6 +428,10 @@ void kv_scheduler_stop(kv_scheduler *scheduler) {
         log_warn("cannot record that this scheduler was stopped on purpose: %s", mr_last_error());
 }
 
+static uint32_t slot_count(const kv_scheduler_options *options) {
+    return options->table_slots * (options->mixed ? 2 : 1) + has_rounds(options);
+}
+
 static void begin_controller(kv_scheduler *scheduler) {
     const kv_scheduler_options *options = &scheduler->options;
     controller_options controller = {
@@ -441,7 +446,7 @@ static void begin_controller(kv_scheduler *scheduler) {
         .rounds = {.backup = options->backup, .deadline_us = (uint32_t)options->deadline_us},
         .copies = options->copies,
         .rank_count = options->rank_count,
-        .slot_count = options->table_slots * (options->mixed ? 2 : 1) + has_rounds(options),
+        .slot_count = slot_count(options),
         .first_servers = options->server_count,
         .own_ranks = true,
         .stopped = stopped_map(scheduler),
@@ -482,6 +487,7 @@ static mr_status begin_checkpoints(kv_scheduler *scheduler) {
         .address = scheduler->checkpoints_address,
         .controller = van_address(scheduler->van),
         .disk = van_env(scheduler->van)->disk,
+        .slot_count = slot_count(&scheduler->options),
         .exact = scheduler->options.exact_checkpoints,
         .written_us = checkpoint_list_written_us(scheduler->folder, CHECKPOINT_STORE_MANIFEST),
         .clock = van_env(scheduler->van)->clock};
@@ -529,34 +535,50 @@ static mr_status check_formats(const kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
 }
 
-/* Checks that the options equal those of the folder: the number of slots determines where keys are. Without a number of
- * slots the folder's is used. */
-static mr_status check_folder(kv_scheduler *scheduler) {
-    static const char *const names[] = {"asp", "ssp", "bsp"};
+/* Sets the number of slots, and changes that of the folder if another one was chosen. */
+static mr_status set_slots(kv_scheduler *scheduler, const cluster_map *map) {
     kv_scheduler_options *options = &scheduler->options;
-    bool chosen = options->table_slots != 0;
-    span bytes = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY);
-    cluster_map map = {0};
-    MR_TRY(check_formats(scheduler));
-    if (!chosen) options->table_slots = KV_SCHEDULER_SLOTS;
-    if (bytes.size == 0) return MR_OK;
-    mr_status status = cluster_map_follow(&map, bytes);
-    if (status != MR_OK) return error_wrap(status, "the folder '%s'", options->folder);
-    uint32_t slots = cluster_map_table_slots(&map);
-    consistency_kind kind = map.consistency.kind;
-    bool mixed = map.mixed;
-    cluster_map_fini(&map);
-    if (!chosen) options->table_slots = slots;
-    if (slots == options->table_slots && kind == options->consistency.kind && mixed == options->mixed) return MR_OK;
-    return error_set(MR_INVALID, "the deployment in %s has %u slots and is %s%s; it cannot become %u and %s%s",
-                     options->folder, slots, names[kind], mixed ? ", mixed" : "", options->table_slots,
-                     names[options->consistency.kind], options->mixed ? ", mixed" : "");
+    const repartition_options change = {.folder = options->folder,
+                                        .disk = van_env(scheduler->van)->disk,
+                                        .db = scheduler->db,
+                                        .catalog = catalog_log_tables(scheduler->catalog),
+                                        .map = map,
+                                        .rounds = options->consistency.kind == CONSISTENCY_BSP,
+                                        .mixed = options->mixed,
+                                        .stopped = map->number != 0 && stopped_map(scheduler) == map->number,
+                                        .chosen = options->table_slots,
+                                        .usual = KV_SCHEDULER_SLOTS};
+    return repartition_folder(&change, &options->table_slots);
 }
 
-/* A file of release 0.2.0 is replaced here, after all files were checked. */
+static mr_status check_options(const kv_scheduler_options *options, const cluster_map *map) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    consistency_kind kind = map->consistency.kind;
+    if (map->number == 0 || (kind == options->consistency.kind && map->mixed == options->mixed)) return MR_OK;
+    return error_set(MR_INVALID, "the deployment in %s is %s%s; it cannot become %s%s", options->folder, names[kind],
+                     map->mixed ? ", mixed" : "", names[options->consistency.kind], options->mixed ? ", mixed" : "");
+}
+
+/* A file of release 0.2.0 is replaced here. */
 static mr_status open_tables(kv_scheduler *scheduler) {
     mr_status status = catalog_log_open(van_env(scheduler->van)->disk, scheduler->db, &scheduler->catalog);
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
+}
+
+/* Checks that the options equal those of the folder, opens the tables, and sets the number of slots, which determines
+ * where keys are. */
+static mr_status check_folder(kv_scheduler *scheduler) {
+    kv_scheduler_options *options = &scheduler->options;
+    span bytes = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY);
+    cluster_map map = {0};
+    MR_TRY(check_formats(scheduler));
+    mr_status status = bytes.size == 0 ? MR_OK : cluster_map_follow(&map, bytes);
+    if (status != MR_OK) return error_wrap(status, "the folder '%s'", options->folder);
+    status = check_options(options, &map);
+    if (status == MR_OK) status = open_tables(scheduler);
+    if (status == MR_OK) status = set_slots(scheduler, &map);
+    cluster_map_fini(&map);
+    return status;
 }
 
 /* With a tcp address: reads or creates the deployment's token, and leaves a copy for processes of the same user. */
@@ -577,8 +599,9 @@ static mr_status begin(kv_scheduler *scheduler) {
     van_options van_options = {.listen = options->listen, .folder = options->folder, .env = options->env};
     MR_TRY(van_open(&van_options, &host, scheduler, &scheduler->van));
     MR_TRY(open_metadata(scheduler));
+    /* Former processes report before a number is assigned to another process, or a process is declared gone. */
+    bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
     MR_TRY(check_folder(scheduler));
-    MR_TRY(open_tables(scheduler));
     MR_TRY(begin_token(scheduler));
     scheduler->folder = realpath(options->folder, NULL); /* independent of the readers' working directories */
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(options->folder);
@@ -591,8 +614,6 @@ static mr_status begin(kv_scheduler *scheduler) {
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
     begin_services(scheduler);
-    /* Former processes report before a number is assigned to another process, or a process is declared gone. */
-    bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
     scheduler->watch_us = scheduler->settled_us;
     scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);

@@ -44,7 +44,8 @@ typedef struct kv_scheduler_options {
     uint32_t backup;         /* of rounds: see cluster_map_rounds */
     int64_t deadline_us;     /* likewise, of rounds; 0: none */
     uint8_t copies;
-    /* table_slots 0: those of the folder; KV_SCHEDULER_SLOTS in a new one */
+    /* table_slots 0: those of the folder; KV_SCHEDULER_SLOTS in a new one. Another number than the folder's changes it
+     * (repartition.h) */
     uint32_t rank_count, table_slots, server_count; /* server_count: servers with which a generation begins */
     int64_t checkpoint_us;                          /* interval of checkpoints; 0: none */
     bool exact_checkpoints; /* outside BSP: ranks quiesce for a checkpoint (ps/checkpointer.h) */

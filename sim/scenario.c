@@ -7,14 +7,15 @@
 #include "sim/cluster/rpc_scenario.h"
 #include "sim/cluster/view_scenario.h"
 #include "sim/kv/kv_scenario.h"
+#include "sim/kv/overload_scenario.h"
 #include "sim/ps/ps_scenario.h"
 #include "sim/runtime/hold_scenario.h"
 #include "sim/runtime/runtime_scenario.h"
 #include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {
-    &rpc_scenario,    &forgery_scenario, &group_scenario,     &hold_scenario, &kv_scenario, &ps_scenario,
-    &pieces_scenario, &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
+    &rpc_scenario, &forgery_scenario, &group_scenario,   &hold_scenario,      &kv_scenario,   &overload_scenario,
+    &ps_scenario,  &pieces_scenario,  &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 
 const scenario *const *scenario_table(void) { return table; }

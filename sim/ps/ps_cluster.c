@@ -54,7 +54,8 @@ static void take_bytes(void *context, link_id link, span bytes) {
 
 static void on_broken(void *context, const char *address, const cause *why) {
     process *process = context;
-    if (process->controller != NULL) controller_broken(process->controller, address, now_of(process));
+    if (process->controller != NULL)
+        controller_broken(process->controller, address, why->status == MR_TIMEOUT, now_of(process));
 }
 
 static void on_enrolled(void *context, uint64_t incarnation) {

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/binary_search.h"
 #include "base/invariants.h"
+#include "base/mutation.h"
 #include "cluster/detector.h"
 #include "ps/rank_assignment.h"
 #include "ps/replica_log.h"
@@ -15,8 +16,9 @@
 typedef struct known {
     uint32_t id;
     uint64_t incarnation;
-    bool spoke;    /* a message of this process arrived; otherwise it is only known from a cluster map */
-    bool given_up; /* silence alone has taken this server out of the chains */
+    bool spoke;        /* a message of this process arrived; otherwise it is only known from a cluster map */
+    bool given_up;     /* silence alone has taken this server out of the chains */
+    int64_t silent_us; /* time since which it is only silent; 0: it is not */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } known;
 
@@ -112,25 +114,70 @@ static bool has_replicas(const cluster_map *map, const known *known) {
     return false;
 }
 
-/* A server with replicas that was found silent, and whose link is open. */
+/* A server with replicas that was found silent, and whose link did not break. */
 static bool is_only_silent(const controller *controller, const known *known) {
     uint64_t id = controller->servers.watch + known->id;
-    return detector_suspects(controller->detector, id) && !detector_hinted(controller->detector, id) && known->spoke &&
+    return detector_suspects(controller->detector, id) && !detector_hinted(controller->detector, id) &&
            has_replicas(batcher_map(controller->batcher), known);
+}
+
+static bool is_sure(const controller *controller, uint32_t id, uint64_t incarnation) {
+    const known *known = find(&controller->servers, id);
+    return known != NULL && known->incarnation == incarnation &&
+           !detector_doubts(controller->detector, controller->servers.watch + id);
+}
+
+static bool leaves(const controller *controller, uint32_t id) {
+    return binary_search_find(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
+                              binary_search_u32) != NULL;
+}
+
+/* Whether all slots of a server that is only silent stay safe without it: two other replicas of each are left, or only
+ * this one is missing then, and there is a server that can be filled in its place. */
+static bool can_be_missed(const controller *controller, const known *silent) {
+    const cluster_map *map = batcher_map(controller->batcher);
+    size_t servers = 0; /* that could hold its replicas, or hold others of these slots */
+    for (size_t i = 0; i < controller->servers.count; i++) {
+        const known *other = &controller->servers.list[i];
+        servers += is_sure(controller, other->id, other->incarnation) && !leaves(controller, other->id);
+    }
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const cluster_map_slot *slot = &map->slots[i];
+        size_t others = 0;
+        if (cluster_map_place(slot, silent->id, silent->incarnation) < 0) continue;
+        for (size_t k = 0; k < slot->count; k++)
+            others += is_sure(controller, slot->chain[k].server, slot->chain[k].incarnation);
+        if (others < 2 && (others + 1 < map->copies || servers < map->copies)) return false;
+    }
+    return true;
 }
 
 /* Gives up one server that is only silent, if none was given up recently. */
 static void give_up_one(controller *controller) {
-    for (size_t i = 0; i < controller->servers.count && controller->now_us >= controller->spare_us; i++) {
+    for (size_t i = 0; i < controller->servers.count; i++) {
         known *known = &controller->servers.list[i];
+        if (!is_only_silent(controller, known)) known->silent_us = 0;
         if (known->given_up || !is_only_silent(controller, known)) continue;
+        if (known->silent_us == 0) known->silent_us = controller->now_us;
+        bool waits = controller->now_us - known->silent_us < CONTROLLER_HOLD_US && !can_be_missed(controller, known);
+        if (controller->now_us < controller->spare_us || (waits && !MUTATED("no-hold"))) continue;
         known->given_up = true;
         controller->spare_us = controller->now_us + CONTROLLER_SPARE_US;
     }
 }
 
+/* A server that is known from a cluster map and has not spoken to this controller may be dead. A packet to a dead one
+ * breaks its link. */
+static void probe(controller *controller) {
+    for (size_t i = 0; i < controller->servers.count; i++) {
+        const known *known = &controller->servers.list[i];
+        if (!known->spoke && known->address[0] != '\0') batcher_add(controller->batcher, known->address, NULL);
+    }
+}
+
 static bool is_alive(const controller *controller, const process_group *group, const known *known) {
-    bool spared = group == &controller->servers && !known->given_up && is_only_silent(controller, known);
+    bool spared = group == &controller->servers && !known->given_up && is_only_silent(controller, known) &&
+                  !MUTATED("spares-nobody");
     return !detector_suspects(controller->detector, group->watch + known->id) || spared;
 }
 
@@ -152,11 +199,6 @@ static void update_ring(controller *controller, const cluster_map_process *serve
     mr_status status = hash_ring_create(members, count, &controller->ring);
     MR_ASSERT(status == MR_OK);
     free(members);
-}
-
-static bool leaves(const controller *controller, uint32_t id) {
-    return binary_search_find(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
-                              binary_search_u32) != NULL;
 }
 
 /* `spoke`: only processes whose own messages have arrived count as alive. */
@@ -403,12 +445,10 @@ static void go_on(controller *controller, const cluster_map *map) {
 
 /* ---- Messages. */
 
-/* Cluster maps come from the metadata store. After it has lost its disk, servers and the checkpoint store know the
- * newest one. */
+/* Cluster maps come from the metadata store. After it has lost its disk, the other processes know the newest one. */
 static bool admits_map(void *context, const slot_message_head *from) {
     const controller *controller = context;
-    bool knows = from->who < SLOT_MESSAGE_RANK || from->who == SLOT_MESSAGE_CHECKPOINTS;
-    return controller->looked && metadata_store_count(controller->expected) == 0 && knows;
+    return controller->looked && metadata_store_count(controller->expected) == 0;
 }
 
 static void on_head(void *context, const slot_message_head *from) {
@@ -551,6 +591,7 @@ void controller_tick(controller *controller, int64_t now_us) {
     controller->next_tick_us = now_us + CONTROLLER_TICK_US;
     (void)detector_tick(controller->detector, now_us);
     give_up_one(controller);
+    probe(controller);
     load_tracker_tick(&controller->tracker, now_us);
     const cluster_map *map = batcher_map(controller->batcher);
     /* the metadata store does not know yet that it lost its disk */
@@ -575,8 +616,9 @@ static void hint(controller *controller, const process_group *group, const char 
             detector_hint(controller->detector, group->watch + group->list[i].id, controller->now_us);
 }
 
-void controller_broken(controller *controller, const char *address, int64_t now_us) {
+void controller_broken(controller *controller, const char *address, bool silent, int64_t now_us) {
     controller->now_us = now_us;
+    if (silent) return; /* the detector has noticed the silence */
     hint(controller, &controller->servers, address);
     hint(controller, &controller->workers, address);
 }

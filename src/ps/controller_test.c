@@ -11,6 +11,8 @@
 #include "ps/replica_log.h"
 #include "tests/support/message_recorder.h"
 
+enum { HOLD = CONTROLLER_HOLD_US / CONTROLLER_TICK_US };
+
 typedef struct world {
     controller *controller;
     rng rng;
@@ -77,9 +79,7 @@ static void pass(world *world, int ticks, uint32_t servers) {
     }
 }
 
-static void create(world *world, consistency_kind kind) {
-    rng_init(&world->rng, 1);
-    buffer_init(&world->value, 1 << 16);
+static void open_controller(world *world, consistency_kind kind) {
     controller_options options = {.address = "d",
                                   .store = {&ops, world},
                                   .rng = &world->rng,
@@ -94,7 +94,13 @@ static void create(world *world, consistency_kind kind) {
                                   .stopped = world->stopped,
                                   .on_checkpoint = on_checkpoint,
                                   .context = world};
-    world->controller = controller_create(&options, 0);
+    world->controller = controller_create(&options, world->now_us);
+}
+
+static void create(world *world, consistency_kind kind) {
+    rng_init(&world->rng, 1);
+    buffer_init(&world->value, 1 << 16);
+    open_controller(world, kind);
 }
 
 static void start(world *world, consistency_kind kind) {
@@ -116,6 +122,8 @@ static void a_silent_replica_is_removed_unless_it_is_the_last(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     pass(&world, 10, 1);
+    assert_int_equal(controller_map(world.controller)->number, 1); /* no other server could take its place */
+    pass(&world, HOLD, 1);
     const cluster_map *map = controller_map(world.controller);
     assert_true(map->number == 2 && map->slots[0].count == 1 && map->slots[0].chain[0].server == 0);
     pass(&world, 20, 0);
@@ -138,6 +146,7 @@ static void a_silent_replica_is_removed_unless_it_is_the_last(void **state) {
 static void pass_with(world *world, int ticks, uint32_t set) {
     for (int i = 0; i < ticks; i++) {
         world->now_us += CONTROLLER_TICK_US;
+        world->recorder.count = 0; /* the orders of the last tick */
         for (uint32_t k = 0; k < 4; k++)
             if ((set >> k & 1) != 0) hear(world, k, 10 + k, NULL);
         controller_tick(world->controller, world->now_us);
@@ -152,7 +161,7 @@ static size_t replicas(const world *world) {
 
 /* Server 0 is silent, given up, heard again, and filled by server 1: both hold both slots. */
 static void give_up_and_fill(world *world) {
-    pass_with(world, 7, 2);
+    pass_with(world, 7 + HOLD, 2);
     assert_int_equal(replicas(world), 2);
     pass_with(world, 1, 3);
     slot_message gate = {.kind = SLOT_MESSAGE_GATE, .epoch = 2, .name = 0, .prev = 10};
@@ -166,11 +175,53 @@ static void silence_removes_one_server_at_a_time(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     give_up_and_fill(&world);
-    pass_with(&world, 9, 1); /* server 1 is silent */
+    pass_with(&world, HOLD, 1); /* server 1 is silent */
     assert_int_equal(replicas(&world), 4);
     pass_with(&world, 1, 3); /* and was alive */
     assert_int_equal(replicas(&world), 4);
-    pass_with(&world, 60, 1); /* a server that stays silent is taken out in the end */
+    pass_with(&world, 60 + HOLD, 1); /* a server that stays silent is taken out in the end */
+    assert_int_equal(replicas(&world), 2);
+    stop(&world);
+}
+
+/* With a third server, a silent one is replaced at once; the next one keeps its replicas until that is filled. */
+static void silence_leaves_no_slot_with_one_replica_that_nobody_fills(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    pass_with(&world, 2, 7);
+    pass_with(&world, 7, 6); /* server 0 is silent, and 2 can take its place */
+    assert_int_equal(replicas(&world), 2);
+    pass_with(&world, HOLD, 4); /* server 1, too: it has the only sure replicas */
+    assert_int_equal(replicas(&world), 2);
+    assert_int_equal(controller_map(world.controller)->slots[0].chain[0].server, 1);
+    stop(&world);
+}
+
+/* A timeout of a link proves no more than silence does. */
+static void a_timeout_is_no_broken_link(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    controller_broken(world.controller, "s1", true, world.now_us);
+    pass_with(&world, HOLD, 1);
+    assert_int_equal(replicas(&world), 4);
+    controller_broken(world.controller, "s1", false, world.now_us);
+    pass_with(&world, 3, 1);
+    assert_int_equal(replicas(&world), 2);
+    stop(&world);
+}
+
+/* The next controller spares a server that it knows from the cluster map only, unless its link breaks. */
+static void a_server_that_has_not_spoken_is_spared(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    controller_destroy(world.controller);
+    open_controller(&world, CONSISTENCY_ASP);
+    world.recorder = (message_recorder){0};
+    pass_with(&world, HOLD, 1);
+    assert_int_equal(replicas(&world), 4);
+    assert_true(world.recorder.batches != 0);
+    controller_broken(world.controller, "s1", false, world.now_us); /* a packet found nobody there */
+    pass_with(&world, 3, 1);
     assert_int_equal(replicas(&world), 2);
     stop(&world);
 }
@@ -180,7 +231,7 @@ static void a_broken_link_spares_nobody(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     give_up_and_fill(&world);
-    controller_broken(world.controller, "s1", world.now_us);
+    controller_broken(world.controller, "s1", false, world.now_us);
     pass_with(&world, 3, 1);
     assert_int_equal(replicas(&world), 2);
     assert_int_equal(controller_map(world.controller)->slots[0].chain[0].server, 0);
@@ -204,7 +255,7 @@ static void nothing_is_decided_while_the_metadata_is_away(void **state) {
     pass(&world, 30, 1);
     assert_int_equal(controller_map(world.controller)->number, 1);
     world.away = false;
-    pass(&world, 15, 1);
+    pass(&world, HOLD, 1);
     assert_int_equal(controller_map(world.controller)->number, 2);
     stop(&world);
 }
@@ -263,13 +314,13 @@ static void ranks_are_played_by_workers_that_are_here(void **state) {
 static void a_suspected_process_is_declared_dead_sooner(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
-    controller_broken(world.controller, "s1", world.now_us);
+    controller_broken(world.controller, "s1", false, world.now_us);
     pass(&world, 1, 2); /* a message of the server arrived again */
-    controller_broken(world.controller, "nobody", world.now_us);
+    controller_broken(world.controller, "nobody", false, world.now_us);
     pass(&world, 5, 1);
     assert_int_equal(controller_map(world.controller)->number, 1);
     pass(&world, 1, 2);
-    controller_broken(world.controller, "s1", world.now_us);
+    controller_broken(world.controller, "s1", false, world.now_us);
     pass(&world, 3, 1);
     assert_true(controller_map(world.controller)->number == 2 && controller_map(world.controller)->slots[0].count == 1);
     stop(&world);
@@ -432,7 +483,7 @@ static void a_process_that_has_just_left_gets_no_rank(void **state) {
     hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
     assert_null(serve(&world, 10));
     hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
-    controller_broken(world.controller, "w1", world.now_us);
+    controller_broken(world.controller, "w1", false, world.now_us);
     const cluster_map *map = serve(&world, 20);
     assert_true(map != NULL && map->lost && map->first_term == 0);
     hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL); /* the worker is alive after all */
@@ -478,6 +529,9 @@ int main(void) {
         cmocka_unit_test(a_lost_slot_restarts_from_the_last_checkpoint),
         cmocka_unit_test(a_silent_replica_is_removed_unless_it_is_the_last),
         cmocka_unit_test(silence_removes_one_server_at_a_time),
+        cmocka_unit_test(silence_leaves_no_slot_with_one_replica_that_nobody_fills),
+        cmocka_unit_test(a_timeout_is_no_broken_link),
+        cmocka_unit_test(a_server_that_has_not_spoken_is_spared),
         cmocka_unit_test(a_broken_link_spares_nobody),
         cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
         cmocka_unit_test(nothing_is_decided_while_the_metadata_is_away),

@@ -297,9 +297,9 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
 
 static void broken(void *context, const char *address, bool silent) {
     kv_scheduler *scheduler = context;
-    controller_broken(scheduler->controller, address, van_now_us(scheduler->van));
-    control_server_broken(scheduler->server, address);
+    controller_broken(scheduler->controller, address, silent, van_now_us(scheduler->van));
     if (silent) return;
+    control_server_broken(scheduler->server, address);
     id_allocator_broken(&scheduler->servers, address);
     id_allocator_broken(&scheduler->workers, address);
 }

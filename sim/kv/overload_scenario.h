@@ -1,0 +1,5 @@
+/* overload_scenario.h — see overload_scenario.c. */
+#pragma once
+#include "sim/scenario.h"
+
+extern const scenario overload_scenario;

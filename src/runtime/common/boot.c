@@ -131,7 +131,7 @@ static mr_status start(const plan *plan, pid_t *pid) {
     errno = failed;
     if (process_limit_is(failed)) {
         char limits[2 * PROCESS_LIMIT_TEXT_MAX];
-        process_limit_text(limits, sizeof limits);
+        process_limit_text(failed, limits, sizeof limits);
         return error_set(error_status(failed), "cannot start a process of '%.200s': %s; %s", plan->spec->arguments[0],
                          strerror(failed), limits);
     }

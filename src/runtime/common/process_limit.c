@@ -7,43 +7,23 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/text_file.h"
-
-enum { FILE_TEXT_MAX = 4096, PATH_TEXT_MAX = 2048 };
+#include "base/cgroup.h"
+#include "net/shm/memory_headroom.h"
 
 bool process_limit_is(int error) { return error == EAGAIN || error == ENOMEM; }
-
-static bool read_number(const char *path, uint64_t *out) {
-    char text[64];
-    return text_file_read(path, text, sizeof text) && text_file_number(text, "", out); /* "max": no limit */
-}
 
 typedef struct least { /* of several limits */
     bool any;
     uint64_t limit;
 } least;
 
-static void add_limit(least *least, const char *folder) {
-    char path[PATH_TEXT_MAX + 16];
+static bool add_limit(void *context, const char *folder, int version) {
+    least *least = context;
     uint64_t limit;
-    snprintf(path, sizeof path, "%s/pids.max", folder);
-    if (!read_number(path, &limit)) return;
+    if (!cgroup_number(folder, "pids.max", &limit)) return true;
     if (!least->any || limit < least->limit) least->limit = limit;
     least->any = true;
-}
-
-/* The least limit of the cgroups of this process: pids.max of its group and the groups above, as far as visible. */
-static least find_cgroup_limit(void) {
-    static const char root[] = "/sys/fs/cgroup";
-    char text[FILE_TEXT_MAX], folder[PATH_TEXT_MAX];
-    least least = {0};
-    add_limit(&least, "/sys/fs/cgroup/pids"); /* version 1 */
-    char *line = text_file_read("/proc/self/cgroup", text, sizeof text) ? strstr(text, "0::") : NULL;
-    if (line != NULL) line[strcspn(line, "\n")] = '\0';
-    snprintf(folder, sizeof folder, "%s%.1500s", root, line == NULL ? "" : line + 3);
-    for (char *slash; (slash = strrchr(folder + strlen(root), '/')) != NULL; *slash = '\0') add_limit(&least, folder);
-    add_limit(&least, root);
-    return least;
+    return true;
 }
 
 static void name(char *out, size_t size, const char *what, bool known, uint64_t limit, const char *where) {
@@ -53,13 +33,27 @@ static void name(char *out, size_t size, const char *what, bool known, uint64_t 
                  where);
 }
 
-void process_limit_text(char *out, size_t size) {
+/* There may be room for another process, but no memory for it. */
+static void memory_text(char *out, size_t size) {
+    memory_headroom memory = memory_headroom_now();
+    char left[80] = "";
+    if (memory.total != MEMORY_HEADROOM_UNKNOWN)
+        snprintf(left, sizeof left, " (%llu MB of %llu MB are available)", (unsigned long long)memory.available >> 20,
+                 (unsigned long long)memory.total >> 20);
+    snprintf(out, size,
+             "the kernel has no memory for another process%s; run fewer tasks at once, or give the machine or its "
+             "container more memory",
+             left);
+}
+
+static void count_text(char *out, size_t size) {
     char limits[PROCESS_LIMIT_TEXT_MAX] = "";
     struct rlimit user;
     uint64_t machine = 0;
     bool limited = getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY;
-    bool known = read_number("/proc/sys/kernel/threads-max", &machine);
-    least group = find_cgroup_limit();
+    bool known = cgroup_number("/proc/sys/kernel", "threads-max", &machine);
+    least group = {0};
+    cgroup_walk("pids", add_limit, &group);
     name(limits, sizeof limits, "user", limited, limited ? user.rlim_cur : 0, "ulimit -u");
     name(limits, sizeof limits, "container", group.any, group.limit, "pids.max");
     name(limits, sizeof limits, "machine", known, machine, "kernel.threads-max");
@@ -67,4 +61,11 @@ void process_limit_text(char *out, size_t size) {
              "the limit of processes and threads is reached: %s; raise it, or run fewer tasks at once that "
              "wait for others",
              limits);
+}
+
+void process_limit_text(int error, char *out, size_t size) {
+    if (error == ENOMEM)
+        memory_text(out, size);
+    else
+        count_text(out, size);
 }

@@ -1,10 +1,9 @@
 /* oom.c — see oom.h. */
 #include "runtime/node/oom.h"
 
-#include <stdio.h>
-#include <string.h>
-
+#include "base/cgroup.h"
 #include "base/text_file.h"
+#include <stdio.h>
 
 enum { TEXT = 16384, PATH = 4096 };
 
@@ -16,26 +15,27 @@ static bool add_kills(const char *path, uint64_t *count) {
     return true;
 }
 
-/* Adds the kills in this process's control group of the unified hierarchy: the line "0::/path". */
-static bool add_group(const char *proc, const char *groups, uint64_t *count) {
-    char text[TEXT], path[PATH], *rest = text;
-    bool there = false;
-    snprintf(path, sizeof path, "%.200s/self/cgroup", proc);
-    if (!text_file_read(path, text, sizeof text)) return false;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        if (strncmp(line, "0::/", 4) != 0) continue;
-        snprintf(path, sizeof path, "%.200s%.512s/memory.events", groups, line + 3);
-        there |= add_kills(path, count);
-    }
-    return there;
+typedef struct group_kills {
+    bool found;
+    uint64_t count;
+} group_kills;
+
+/* The first group of version 2 that counts kills: its number includes the groups below it. */
+static bool take_group(void *context, const char *folder, int version) {
+    group_kills *kills = context;
+    char path[PATH];
+    snprintf(path, sizeof path, "%.4000s/memory.events", folder);
+    kills->found = version == 2 && add_kills(path, &kills->count);
+    return !kills->found;
 }
 
 bool oom_count_in(const char *proc, const char *groups, uint64_t *out) {
     char path[PATH];
-    *out = 0;
     snprintf(path, sizeof path, "%.200s/vmstat", proc);
-    bool group = add_group(proc, groups, out), machine = add_kills(path, out);
-    return group || machine;
+    group_kills group = {0};
+    cgroup_walk_in(proc, groups, "memory", take_group, &group);
+    *out = group.count;
+    return add_kills(path, out) || group.found;
 }
 
 bool oom_count(uint64_t *out) { return oom_count_in("/proc", "/sys/fs/cgroup", out); }

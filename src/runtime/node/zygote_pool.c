@@ -169,7 +169,7 @@ static void lacks_processes(zygote *zygote, const zygote_report *report) {
     const zygote_pool *pool = zygote->pool;
     char limits[2 * PROCESS_LIMIT_TEXT_MAX], why[sizeof limits + 100];
     if (map_remove(&zygote->under_way, report->number) == NULL) return;
-    process_limit_text(limits, sizeof limits);
+    process_limit_text(-report->value, limits, sizeof limits);
     snprintf(why, sizeof why, "the zygote (process %d) could not fork: %s; %s", (int)zygote->pid,
              strerror(-report->value), limits);
     zygote->failing = true;

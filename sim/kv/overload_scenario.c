@@ -2,10 +2,9 @@
  * one replica because of that, and the workload ends with the right bits.
  *
  * The network has no faults, and no process dies. Servers stop for up to SILENT_MAX_US, several at the same time, and
- * then continue; their links stay. An observer asks the scheduler for the cluster map, and
- * reports a slot that had two replicas and has one. There are three replicas of each slot, or two of them and no further
- * server: with a third server and two replicas, a slot may have one for the time in which the other is filled
- * (ps/controller.h). */
+ * then continue; their links stay. An observer asks the scheduler for the cluster map, and reports a slot that had two
+ * replicas and has one. There are three replicas of each slot, or two of them and no other server: with a third server
+ * and two replicas, a slot may have one for the time in which the other is filled (ps/controller.h). */
 #include "sim/kv/overload_scenario.h"
 
 #include <stdlib.h>

@@ -46,25 +46,3 @@ mr_status server_query_optimizer(mr_ps *ps, const char *optimizer, int64_t timeo
     mr_ps_responses_free(responses);
     return status;
 }
-
-static mr_status judge_compressor(const mr_ps_responses *responses, compressor_id id) {
-    const mr_ps_response *no = find_no(responses);
-    if (no == NULL) return MR_OK;
-    if (no->status != MR_OK)
-        return error_set(no->status, "server %u does not say whether it can decompress %s (%s); create the table again",
-                         no->from.number, compressor_name(id), mr_status_text(no->status));
-    return error_set(MR_NOT_FOUND,
-                     "compression: server %u cannot load %s, which %s needs; install it there and start the server "
-                     "again, or choose another compression",
-                     no->from.number, compressor_library(id), compressor_name(id));
-}
-
-mr_status server_query_compressor(mr_ps *ps, compressor_id id, int64_t timeout_us) {
-    const uint8_t body = (uint8_t)id;
-    mr_ps_responses *responses;
-    if (id == COMPRESSOR_STORED) return MR_OK;
-    MR_TRY(ask(ps, COMPRESSOR_ASK_APP, span_of(&body, sizeof body), timeout_us, &responses));
-    mr_status status = judge_compressor(responses, id);
-    mr_ps_responses_free(responses);
-    return status;
-}

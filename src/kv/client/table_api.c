@@ -132,7 +132,6 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
     MR_TRY(table_catalog_table_init(&wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(wanted.schema.press);
-    if (status == MR_OK) status = server_query_compressor(ps, wanted.schema.press, timeout_us);
     if (status == MR_OK) status = server_query_optimizer(ps, wanted.optimizer, timeout_us);
     if (status == MR_OK) status = obtain(ps, &wanted, timeout_us, out);
     table_catalog_table_fini(&wanted);

@@ -36,6 +36,7 @@ typedef struct world {
     int questions;    /* that the server received */
     size_t bytes;     /* of all questions and answers */
     int lose, repeat; /* percent of the messages */
+    mr_status refuse; /* the scheduler refuses new tables with this status; MR_OK: it does not */
 } world;
 
 typedef struct side { /* of a client */
@@ -58,6 +59,11 @@ static void answer(void *context, link_id link, const control_message *message) 
     assert_true(catalog_client_take(world->clients[link.v], &read));
     if (happens(world, world->repeat)) catalog_client_take(world->clients[link.v], &read);
     free(bytes);
+}
+
+static mr_status check(void *context, const table_catalog_table *table) {
+    world *world = context;
+    return world->refuse == MR_OK ? MR_OK : error_set(world->refuse, "no zstd for '%s' there", table->name);
 }
 
 static int64_t tell_time(void *context) { return ((side *)context)->world->now_us; }
@@ -100,7 +106,7 @@ static void deliver(world *world) {
 static void open_server(world *world) {
     assert_int_equal(metadata_db_open(metadata_file_storage(&world->file), &world->rng, 0, &world->db), MR_OK);
     assert_int_equal(catalog_log_open(world->file.disk, world->db, &world->log), MR_OK);
-    world->server = catalog_server_create(world->log, answer, world);
+    world->server = catalog_server_create(world->log, &(catalog_server_host){check, answer, world});
 }
 
 static void close_server(world *world) {
@@ -285,6 +291,30 @@ static void a_failing_disk_is_named(void **state) {
     end(&world);
 }
 
+/* The scheduler refuses a table that a server cannot hold, and says why; it may have to wait for its servers first. */
+static void a_refusal_is_reported(void **state) {
+    world world;
+    uint32_t count;
+    for (uint32_t arrays = 0; arrays <= 6000; arrays += 6000) { /* at once, and in pieces */
+        begin(&world);
+        table_catalog_table wanted = table_of("b", arrays);
+        world.refuse = MR_NOT_FOUND;
+        catalog_query *query = catalog_client_obtain(world.clients[0], &wanted);
+        assert_int_equal(await(&world, query), MR_NOT_FOUND);
+        assert_string_equal(mr_last_error(), "no zstd for 'b' there");
+        catalog_query_end(query);
+        assert_int_equal(open_table(&world, "b", &count), MR_NOT_FOUND);
+        world.refuse = MR_BUSY;
+        query = catalog_client_obtain(world.clients[0], &wanted);
+        assert_int_equal(await(&world, query), MR_BUSY);
+        world.refuse = MR_OK;
+        assert_int_equal(await(&world, query), MR_OK);
+        catalog_query_end(query);
+        table_catalog_table_fini(&wanted);
+        end(&world);
+    }
+}
+
 static void tables_are_listed_in_pages(void **state) {
     enum { TABLES = 3000 }; /* more than a message has room for */
     world world;
@@ -328,6 +358,7 @@ int main(void) {
         cmocka_unit_test(lost_and_repeated_messages_do_no_harm),
         cmocka_unit_test(a_restart_in_the_middle_does_no_harm),
         cmocka_unit_test(a_failing_disk_is_named),
+        cmocka_unit_test(a_refusal_is_reported),
         cmocka_unit_test(tables_are_listed_in_pages),
         cmocka_unit_test(an_ended_client_ends_its_queries),
     };

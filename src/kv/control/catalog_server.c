@@ -18,8 +18,7 @@ typedef struct upload { /* a table that arrives in pieces; token 0: unused */
 
 struct catalog_server {
     catalog_log *log;
-    catalog_server_answer_fn *answer;
-    void *context;
+    catalog_server_host host;
     bool failing; /* the last change could not be stored */
     upload uploads[CATALOG_SERVER_UPLOADS];
 };
@@ -86,15 +85,18 @@ static catalog_wire_answer create_table(catalog_server *server, span bytes) {
     if (table_catalog_table_decode(bytes, &table) != MR_OK) return fail(MR_CORRUPT);
     const table_catalog *tables = catalog_log_tables(server->log);
     const table_catalog_entry *there = table_catalog_find(tables, table.name);
-    mr_status status = there == NULL ? catalog_log_add(server->log, &table) : MR_OK;
+    mr_status refused = there == NULL ? server->host.check(server->host.context, &table) : MR_OK;
+    mr_status status = there == NULL && refused == MR_OK ? catalog_log_add(server->log, &table) : MR_OK;
     catalog_wire_answer answer = {.status = MR_OK};
     if (there != NULL)
         answer = show(there, 0, MR_EXISTS);
+    else if (refused != MR_OK)
+        answer = fail(refused);
     else if (status != MR_OK)
         answer = fail_change(server, status);
     else
         answer.id = table_catalog_find(tables, table.name)->table.schema.id;
-    if (there == NULL && status == MR_OK) note_change(server);
+    if (there == NULL && refused == MR_OK && status == MR_OK) note_change(server);
     table_catalog_table_fini(&table);
     return answer;
 }
@@ -135,7 +137,7 @@ static void send(const catalog_server *server, link_id link, const control_messa
     uint8_t *bytes = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
     size_t size = catalog_wire_answer_write(answer, bytes);
     control_message message = {.kind = CONTROL_TABLES_ANSWER, .stamp = question->stamp, .value = span_of(bytes, size)};
-    server->answer(server->context, link, &message);
+    server->host.answer(server->host.context, link, &message);
     free(bytes);
 }
 
@@ -173,8 +175,8 @@ bool catalog_server_take(catalog_server *server, link_id link, const control_mes
     return true;
 }
 
-catalog_server *catalog_server_create(catalog_log *log, catalog_server_answer_fn *answer, void *context) {
-    return XNEW(catalog_server, .log = log, .answer = answer, .context = context);
+catalog_server *catalog_server_create(catalog_log *log, const catalog_server_host *host) {
+    return XNEW(catalog_server, .log = log, .host = *host);
 }
 
 void catalog_server_destroy(catalog_server *server) {

@@ -5,6 +5,7 @@
  *   CREATE ── the last piece is here ──► stored ──► MR_OK
  *     ├── a piece is missing ──► MR_BUSY, with the offset of the next one
  *     ├── the name is in use ──► MR_EXISTS, with the table that has it
+ *     ├── the host refuses it ──► the host's status, with the error
  *     └── it cannot be stored ──► MR_BUSY, with the error; the process asks again
  *
  * Pieces of a table are in memory until the last one is here. A question may arrive twice.
@@ -21,10 +22,15 @@ enum { CATALOG_SERVER_UPLOADS = 16 };
 
 typedef struct catalog_server catalog_server;
 
-/* Sends an answer over the link; `answer` is borrowed for the call. */
-typedef void catalog_server_answer_fn(void *context, link_id link, const control_message *answer);
+typedef struct catalog_server_host {
+    /* MR_OK: there may be such a new table. MR_BUSY: this is not known yet. Another status: there may not, and the error
+     * says why. */
+    mr_status (*check)(void *context, const table_catalog_table *table);
+    void (*answer)(void *context, link_id link, const control_message *answer); /* sends it, borrowed, over the link */
+    void *context;
+} catalog_server_host;
 
-catalog_server *catalog_server_create(catalog_log *log, catalog_server_answer_fn *answer, void *context);
+catalog_server *catalog_server_create(catalog_log *log, const catalog_server_host *host);
 void catalog_server_destroy(catalog_server *server);
 
 /* false: the message is not for this module */

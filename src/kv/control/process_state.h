@@ -21,7 +21,7 @@ enum { PROCESS_STATE_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_M
 
 /* Of a worker: generation, first step in the generation, current step, whether the rank is ready. Of a server: requests
  * since its start, bytes of their values, used memory, memory limit, contributions that were repeated with different
- * bytes. */
+ * bytes, what it can decompress (compressor_available). */
 #define PROCESS_STATE_NUMBERS(X) \
     X(generation)                \
     X(first)                     \
@@ -33,7 +33,8 @@ enum { PROCESS_STATE_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_M
     X(bytes_out)                 \
     X(memory)                    \
     X(memory_max)                \
-    X(disputes)
+    X(disputes)                  \
+    X(compressors)
 
 typedef struct process_state_report {
     char key[MR_PS_NAME_MAX];

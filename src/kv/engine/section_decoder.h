@@ -9,10 +9,6 @@
 #pragma once
 #include "kv/payload/remote_values.h"
 
-/* app of a worker's query whether a server can decompress; the body is a compressor_id of 1 byte, the answer's head
- * is 1 (it can) or 0 */
-enum { COMPRESSOR_ASK_APP = -2 };
-
 typedef struct section_decoder {             /* zero-initialized: ready for use */
     compressor *compressors[COMPRESSOR_IDS]; /* owned; NULL: not opened yet */
     const remote_values_map_view *map_view;  /* borrowed; NULL: no imports */

@@ -54,6 +54,7 @@ struct kv_scheduler {
     data_service *data_service;
     drain_list list;
     id_allocator servers, workers;
+    uint32_t admitted[ID_ALLOCATOR_MAX]; /* by number: what a server that registered here can decompress; 0: unknown */
     checkpoint_requests requests;
     int64_t settled_us; /* no number is assigned before this time */
     int64_t mark_us;    /* time of the next checkpoint */
@@ -97,6 +98,7 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     else if (wanted <= ID_ALLOCATOR_MAX &&
              id_allocator_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
         number = (uint32_t)wanted - 1;
+    if (serves && number < ID_ALLOCATOR_MAX) scheduler->admitted[number] = server_admission_read(question->value);
     van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = number, .id = question->stamp.id},
                      (span){0});
 }
@@ -204,6 +206,29 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
 
 static void on_checkpoint(void *context, uint64_t number) {
     checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
+}
+
+static void answer_process(void *context, link_id link, const control_message *answer) {
+    van_answer_message(((kv_scheduler *)context)->van, link, answer);
+}
+
+/* Whether all servers can hold a new table. A server says what it can decompress when it registers, and with every state,
+ * since it may have registered with an earlier process of the scheduler: before servers had time to report, the answer
+ * is MR_BUSY, and the question is repeated. */
+static mr_status check_table(void *context, const table_catalog_table *table) {
+    const kv_scheduler *scheduler = context;
+    const process_table *processes = control_server_process_table(scheduler->server);
+    uint32_t available[ID_ALLOCATOR_MAX] = {0};
+    if (van_now_us(scheduler->van) < scheduler->settled_us)
+        return error_set(MR_BUSY, "the scheduler has started again, and waits for its servers' reports");
+    for (uint32_t i = 0; i < ID_ALLOCATOR_MAX; i++) {
+        const id_assignment *server = &scheduler->servers.list[i];
+        const process_table_row *row = process_table_find(processes, MR_PS_SERVERS, i);
+        if (!server->taken || server->broken) continue;
+        available[i] = scheduler->admitted[i];
+        if (available[i] == 0 && row != NULL) available[i] = (uint32_t)row->now.compressors;
+    }
+    return server_admission_check_table(table, available, ID_ALLOCATOR_MAX);
 }
 
 /* Other processes change the training data and incarnations; all else is decided here. */
@@ -609,7 +634,8 @@ static mr_status begin(kv_scheduler *scheduler) {
              van_address(scheduler->van));
     MR_TRY(begin_checkpoints(scheduler));
     scheduler->service = metadata_service_create(scheduler->db, van_answer_message, scheduler->van);
-    scheduler->tables = catalog_server_create(scheduler->catalog, van_answer_message, scheduler->van);
+    scheduler->tables = catalog_server_create(scheduler->catalog,
+                                              &(catalog_server_host){check_table, answer_process, scheduler});
     catalog_log_follow(scheduler->catalog, checkpoint_thread_name_table, scheduler->thread);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);

@@ -46,7 +46,22 @@ static void a_server_without_a_library_is_not_admitted(void **state) {
     table_catalog_fini(&catalog);
 }
 
+/* A table is decided after a server has registered, and before its creator has seen that server: the scheduler checks
+ * the servers of that moment. */
+static void a_new_table_needs_its_library_on_all_servers(void **state) {
+    const uint32_t with[] = {0, STORED | ZSTD, 0, STORED | ZSTD | LZ4}, without[] = {0, STORED | ZSTD, 0, STORED | LZ4};
+    table_catalog catalog = {0};
+    add(&catalog, "packed", "zstd");
+    const table_catalog_table *packed = &table_catalog_find(&catalog, "packed")->table;
+    assert_int_equal(server_admission_check_table(packed, with, 4), MR_OK);
+    assert_int_equal(server_admission_check_table(packed, without, 4), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "table 'packed': server 3 cannot load libzstd.so.1"));
+    assert_int_equal(server_admission_check_table(packed, without, 3), MR_OK); /* without server 3 */
+    table_catalog_fini(&catalog);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_server_without_a_library_is_not_admitted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_server_without_a_library_is_not_admitted),
+                                       cmocka_unit_test(a_new_table_needs_its_library_on_all_servers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

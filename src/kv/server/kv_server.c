@@ -17,8 +17,9 @@ struct kv_server {
     engine_host host; /* host of the engines */
     remote_values_map_view map_view;
     drain drain;
-    bool deposed;   /* another process has this number now */
-    char *rejected; /* owned: why the scheduler does not admit this server; NULL: it does */
+    uint32_t compressors; /* compressor_available */
+    bool deposed;         /* another process has this number now */
+    char *rejected;       /* owned: why the scheduler does not admit this server; NULL: it does */
 };
 
 static const shm_import *see(void *context, uint64_t process) {
@@ -131,6 +132,7 @@ static void describe(void *context, process_state *state) {
     kv_server *self = context;
     state->memory = memory_budget_resident(&self->budget);
     state->memory_max = self->budget.bytes;
+    state->compressors = self->compressors;
     if (self->server == NULL) return;
     const slot_server_work *work = slot_server_work_done(self->server);
     const cluster_map *map = slot_server_map(self->server);
@@ -188,7 +190,7 @@ mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_
     memory_budget_init(&server->budget, memory);
     server->budget.shared = options->env != NULL;
     own.role = CONTROL_SERVER;
-    own.compressors = compressor_available();
+    own.compressors = server->compressors = compressor_available();
     own.shown = server->budget.bytes;
     mr_status status = kv_process_open(&own, &host, server, &server->process);
     if (status != MR_OK) {

@@ -138,13 +138,6 @@ static void say_own(void *context, mr_ps_message *message) {
     app_rpc_answer(message->rpc, message, MR_OK, has, (span){0});
 }
 
-/* Answers whether this server can decompress, for creators of tables. */
-static void say_compressor(void *context, mr_ps_message *message) {
-    uint8_t id = message->size == 1 ? *(const uint8_t *)message->body : COMPRESSOR_IDS;
-    bool can = id < COMPRESSOR_IDS && (compressor_available() & UINT32_C(1) << id) != 0;
-    app_rpc_answer(message->rpc, message, MR_OK, can, (span){0});
-}
-
 mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     static const mr_ps_server_options usual = MR_INIT(mr_ps_server_options);
     char address[DMLC_ADDRESS_MAX];
@@ -169,7 +162,6 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     kv_server_own(server, user_optimizer_host(optimizers));
     app_rpc *rpc = control_client_notes(kv_process_control(kv_server_kv_process(server)));
     status = app_rpc_handle(rpc, USER_OPTIMIZER_ASK_APP, say_own, optimizers);
-    if (status == MR_OK) status = app_rpc_handle(rpc, COMPRESSOR_ASK_APP, say_compressor, NULL);
     if (status == MR_OK) status = handle(rpc, options->apps, options->app_count);
     if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
     if (status == MR_OK && kv_server_is_deposed(server))

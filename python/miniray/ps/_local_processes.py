@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tempfile
 
 from miniray import _core
 from miniray.ps.errors import PsError
@@ -63,7 +62,7 @@ def _arguments(options):
 
 def _spawned(arguments):
     own = {name: value for name, value in os.environ.items() if not name.startswith("MINIRAY_BOOT")}
-    with tempfile.TemporaryFile() as words:
+    with open(os.memfd_create("miniray-ps-errors"), "w+b") as words:
         process = subprocess.Popen([_COMMAND, "ps", "local", *arguments], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=words, env=own, start_new_session=True, text=True)
         with process.stdout as said:

@@ -32,13 +32,21 @@ static void remove_folder(const char *path) {
     }
 }
 
+/* The first folder that is writable and short enough; /tmp if there is none. */
+static const char *choose_folder(size_t name_size) {
+    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", "/var/tmp"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *folder = folders[i];
+        if (folder != NULL && folder[0] == '/' && strlen(folder) + 1 + name_size <= SOCKET_DIR_MAX &&
+            access(folder, W_OK | X_OK) == 0)
+            return folder;
+    }
+    return "/tmp";
+}
+
 mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) {
     socket_dir made;
-    const char *folder = getenv("TMPDIR");
-    const char chance[] = "XXXXXX";
-    if (folder == NULL || folder[0] != '/' || access(folder, W_OK | X_OK) != 0 ||
-        strlen(folder) + 1 + strlen(prefix) + sizeof chance > sizeof made.path)
-        folder = "/tmp";
+    const char chance[] = "XXXXXX", *folder = choose_folder(strlen(prefix) + sizeof chance - 1);
     int size = snprintf(made.path, sizeof made.path, "%s/%s%s", folder, prefix, chance);
     if (size < 0 || (size_t)size >= sizeof made.path)
         return error_set(MR_INVALID,

@@ -567,21 +567,24 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     core_worker_init(&mr->worker, &mr->env, &mr->host, entry->role, (int)getpid());
     mr->worker.tasks.evictions_max = (uint32_t)config.task_oom_retries;
     if (entry->role == WIRE_WORKER) worker_attach(&mr->worker);
+    status = progress_thread_start(mr); /* first: without it the process must not be counted as a worker */
+    if (status != MR_OK) goto fini_client;
     shm_transport_options options = runtime_config_port(&config, path, "");
     status = shm_transport_open(&options, &rpc_events, mr->worker.rpc, &mr->transport);
-    if (status != MR_OK) status = error_wrap(status, "joining the node");
-    if (status != MR_OK) goto fini_client;
+    if (status != MR_OK) {
+        status = error_wrap(status, "joining the node");
+        goto join_thread;
+    }
     mr->env.transport = shm_transport_transport(mr->transport);
     context_lock(mr);
     status = join_node(mr);
     context_unlock(mr);
     mr->host.about = (span){0}; /* borrowed until here */
     if (status != MR_OK) goto close_port;
-    status = progress_thread_start(mr);
-    if (status != MR_OK) goto close_port;
     context_lock(mr);
     enter(mr, CONTEXT_OPEN);
     context_unlock(mr);
+    progress_thread_begin(mr);
     *out = mr;
     return MR_OK;
 
@@ -589,6 +592,11 @@ close_port:
     snprintf(why, sizeof why, "%s", mr_last_error()); /* context_close ends calls, which set other errors */
     context_close(mr, false);
     return error_set(status, "%s", why);
+join_thread:
+    context_lock(mr);
+    enter(mr, CONTEXT_STOPPING);
+    context_unlock(mr);
+    progress_thread_join(mr);
 fini_client:
     free_context(mr);
     return status;
@@ -622,10 +630,9 @@ void context_see_others_out(mr_context *mr, bool keeps) {
 
 void context_close(mr_context *mr, bool alone) {
     context_lock(mr);
-    bool was_open = context_state_of(mr) != CONTEXT_JOINING;
     enter(mr, CONTEXT_STOPPING);
     context_unlock(mr);
-    if (was_open) progress_thread_join(mr);
+    progress_thread_join(mr);
     context_lock(mr);
     submit_batches_drop(&mr->groups);
     context_extensions_close(mr);

@@ -82,7 +82,7 @@ struct mr_context {
     mr_print_fn *print; /* shows worker output; NULL: written by this library */
     void *print_user;
 
-    progress_thread progress; /* runs from CONTEXT_OPEN to CONTEXT_STOPPING */
+    progress_thread progress; /* works from CONTEXT_OPEN to CONTEXT_STOPPING */
 
     char address[SESSION_DIR_MAX + 8]; /* address of the node */
     int lifeline_fd;                   /* lifeline of a private node, which ends when this is closed; -1: none */

@@ -2,9 +2,11 @@
 #include "runtime/process/progress_thread.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "runtime/common/process_limit.h"
 #include "runtime/process/callback.h"
 #include "runtime/process/context.h"
 #include "runtime/worker/worker.h"
@@ -109,9 +111,19 @@ static int64_t tick(mr_context *mr, view *seen) {
     return TICK_US;
 }
 
+/* Only the opening thread has the context while it joins the node. */
+static void await_join(mr_context *mr) {
+    uint32_t word = atomic_load(&mr->progress.word);
+    while (context_state_of(mr) == CONTEXT_JOINING) {
+        futex_wait(&mr->progress.word, word, -1, FUTEX_WITHIN);
+        word = atomic_load(&mr->progress.word);
+    }
+}
+
 static void *progress_main(void *argument) {
     mr_context *mr = argument;
     view seen = {0};
+    await_join(mr);
     poller_own(&mr->poller, mr->owner); /* unless context_open did it: the call may take long */
     context_lock(mr);
     while (context_state_of(mr) < CONTEXT_STOPPING) {
@@ -129,9 +141,15 @@ static void *progress_main(void *argument) {
 }
 
 mr_status progress_thread_start(mr_context *mr) {
+    char limit[PROCESS_LIMIT_TEXT_MAX];
     errno = pthread_create(&mr->progress.thread, NULL, progress_main, mr);
-    return errno == 0 ? MR_OK : error_errno("no thread for the runtime");
+    if (errno == 0) return MR_OK;
+    if (!process_limit_is(errno)) return error_errno("cannot start the runtime's thread in process %d", (int)getpid());
+    process_limit_text(limit, sizeof limit);
+    return error_set(MR_IO, "cannot start the runtime's thread in process %d: %s", (int)getpid(), limit);
 }
+
+void progress_thread_begin(mr_context *mr) { wake(mr); }
 
 void progress_thread_join(mr_context *mr) {
     context_lock(mr);

@@ -14,7 +14,7 @@
  *     ├── quiet, no thread drives ──► drives, asleep in the transport ┘
  *     └── CONTEXT_STOPPING ──► ends
  *
- * With the context's lock held, but for _start and _join. */
+ * With the context's lock held, but for _start, _begin and _join. */
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,8 +33,10 @@ typedef struct progress_thread { /* embedded in a context */
     uint64_t presence;     /* count of drives by other threads; this thread drives when it stays equal */
 } progress_thread;
 
+/* Of a context that is CONTEXT_JOINING: the thread sleeps until progress_thread_begin. */
 MR_MUST mr_status progress_thread_start(mr_context *mr);
-void progress_thread_join(mr_context *mr); /* the context is CONTEXT_STOPPING: returns when the thread has ended */
+void progress_thread_begin(mr_context *mr); /* the context is CONTEXT_OPEN from now on */
+void progress_thread_join(mr_context *mr);  /* the context is CONTEXT_STOPPING: returns when the thread has ended */
 
 void progress_thread_stirred(void *context);   /* as core_worker_host.stirred, of a mr_context */
 void progress_thread_nudge(mr_context *mr);    /* wakes the thread at once */

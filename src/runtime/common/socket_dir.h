@@ -1,8 +1,8 @@
 /* socket_dir.h — temporary directory of a session with a short path, for sockets, whose addresses are limited.
  *
- * The directory is in TMPDIR, or, if that is too long or not writable, in the first of /tmp, /dev/shm and /var/tmp that is
- * writable. A symbolic link in the session directory (session_dir.h) points to it: it is removed with the session, also
- * when the node was killed. */
+ * The directory is in TMPDIR. If that is too long or not writable, it is in the first of /tmp, /dev/shm and /var/tmp
+ * that is writable. A symbolic link in the session directory (session_dir.h) points to it: it is removed with the
+ * session, also when the node was killed. */
 #pragma once
 #include "miniray/status.h"
 #include "runtime/common/session_dir.h"

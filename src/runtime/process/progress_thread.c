@@ -1,4 +1,4 @@
-/* progress_thread.c — see progress_thread.h. */
+/* progress_thread.c — see progress_thread.h. Tested by tests/waiting_test.c. */
 #include "runtime/process/progress_thread.h"
 
 #include <errno.h>

@@ -16,10 +16,20 @@
 
 #include <cmocka.h>
 
+#include "base/text_file.h"
 #include "tests/support/runtime_fixture.h"
 #include "tests/support/test_child.h"
 
 static mr_context *mr;
+
+/* Number in a file of a process; -1: none. */
+static int64_t number_in(int pid, const char *name) {
+    char path[64], text[32];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    return text_file_read(path, text, sizeof text) ? strtoll(text, NULL, 10) : -1;
+}
+
+MR_TASK(oom_score) { return mr_return(call, mr_int(number_in((int)getpid(), "oom_score_adj"))); }
 
 /* Message of the dynamic loader, printed before main. */
 #define NO_LIBRARY "error while loading shared libraries: libmodel.so.1: cannot open shared object file"
@@ -37,6 +47,24 @@ static int fail_to_start(void *argument, const char *how, const char *status, co
     TEST_CHILD_CHECK(strstr(mr_last_error(), status) != NULL && strstr(mr_last_error(), words) != NULL);
     mr_shutdown(mr);
     return 0;
+}
+
+/* When memory is exhausted, the kernel is to end a worker, and not the node or the driver. */
+static int compare_oom_scores(void *argument) {
+    int node;
+    mr_ref ref;
+    int64_t own = number_in((int)getpid(), "oom_score_adj");
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "oom_score", &ref) == MR_OK && runtime_gives(mr, ref, 1000));
+    TEST_CHILD_CHECK(runtime_fixture_find(argument, "MINIRAY_BOOT=node", &node, 1) == 1);
+    TEST_CHILD_CHECK(number_in(node, "oom_score_adj") == own && number_in((int)getpid(), "oom_score_adj") == own);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void workers_are_the_first_for_the_oom_killer(void **state) {
+    assert_int_equal(test_child_run(compare_oom_scores, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static int exit_at_once(void *argument) {
@@ -199,6 +227,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return how != NULL ? misbehave(how) : mr_init(NULL, &mr) != MR_OK;
     if (copy != NULL) return lose_executable(copy);
     const struct CMUnitTest tests[] = {
+        IN_A_WORLD(workers_are_the_first_for_the_oom_killer),
         IN_A_WORLD(one_that_exits_is_quoted),
         IN_A_WORLD(one_that_cannot_join_says_so),
         IN_A_WORLD(a_worker_whose_node_is_gone_prints_nothing),

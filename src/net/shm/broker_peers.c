@@ -285,7 +285,10 @@ static mr_status take_process_block(broker_peer *peer) {
     uint32_t index = 0;
     while (index < PROCESS_BLOCKS_MAX && broker->process_blocks[index] != NULL) index++;
     if (index == PROCESS_BLOCKS_MAX)
-        return error_set(MR_BUSY, "the broker's limit is %d processes", PROCESS_BLOCKS_MAX);
+        return error_set(MR_BUSY,
+                         "%d processes have joined, the limit of a node; run fewer at once (a task that waits for "
+                         "others keeps its process)",
+                         PROCESS_BLOCKS_MAX);
     peer->process_block = index;
     peer->process = broker->process_next++;
     broker->process_blocks[index] = peer;

@@ -54,7 +54,18 @@ void boot_begin_node(void) {
     for (int fd = BOOT_LIFELINE_FD; fd <= BOOT_LAUNCH_SPEC_FD; fd++) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
+/* When memory is exhausted, the kernel ends tasks and what they started before it ends the driver, the node, and the
+ * servers of a parameter server. Ray uses the same number, the highest one. */
+static void be_first_for_oom_killer(void) {
+    static const char score[] = "1000";
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)!write(fd, score, sizeof score - 1);
+    close(fd);
+}
+
 void boot_begin_worker(void) {
+    if (boot_role_now() != BOOT_NATIVE) be_first_for_oom_killer();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0); /* processes that the worker starts end with it (orphans.h) */
     prctl(PR_SET_NAME, program_invocation_short_name);

@@ -75,6 +75,6 @@ bool boot_has_node(void); /* in a worker or a zygote: whether its parent, the no
 
 /* In a process that becomes a node: detaches it from the terminal, and a standalone node from its parent. */
 void boot_begin_node(void);
-/* In a process that becomes a worker: makes it end with its node in any state, and gives it its program's process
- * name. */
+/* In a process that becomes a worker: makes it end with its node in any state, gives it its program's process name, and
+ * makes it one of the first that the kernel's OOM killer ends. */
 void boot_begin_worker(void);

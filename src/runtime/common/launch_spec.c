@@ -143,7 +143,9 @@ mr_status launch_spec_decode(span bytes, int pid, launch_spec **out) {
     spec->executable_fd = open_of(pid, "exe", 0);
     spec->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
     mr_status status = spec->executable_fd < 0 || spec->folder_fd < 0
-                           ? error_errno("cannot open the executable of process %d", pid)
+                           ? error_errno("cannot open /proc/%d/exe or cwd, for workers of that program (gVisor forbids "
+                                         "it without CAP_SYS_PTRACE)",
+                                         pid)
                            : MR_OK;
     spec->copied = reader_u8(reader) != 0;
     spec->arguments = read_list(reader, &to);

@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -47,6 +48,17 @@ static pid_t copy_beside(void) {
     return (pid_t)pid;
 }
 
+/* Whether the copy is a child of this process: gVisor accepts CLONE_PARENT, and ignores it. The copy ends by itself
+ * (become_worker). */
+static bool is_child(pid_t copy) {
+    pid_t ended = copy <= 0 ? -1 : waitpid(copy, NULL, WNOHANG);
+    if (ended == 0) {
+        kill(copy, SIGKILL);
+        while (waitpid(copy, NULL, 0) < 0 && errno == EINTR) {}
+    }
+    return ended >= 0;
+}
+
 /* Redirects a stream to a file of the worker, which the node finds by the worker's pid (worker_log.h). On failure the
  * worker writes where the zygote does. */
 static void open_log(std_stream std_stream) {
@@ -81,6 +93,10 @@ static bool make_copy(uint32_t number, const mr_fork *hooks) {
         become_worker(number);
         if (hooks->child != NULL) hooks->child(number);
         return true;
+    }
+    if (is_child(pid)) {
+        pid = -1;
+        failed = ENOSYS;
     }
     if (hooks->parent != NULL) hooks->parent();
     report(pid > 0 ? ZYGOTE_MADE : ZYGOTE_REFUSED, number, pid > 0 ? pid : -failed);

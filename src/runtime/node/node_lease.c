@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -184,6 +185,12 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     if (map_get(&core->starting, (uint64_t)member->pid) == NULL && core->launcher.ops->settle != NULL)
         core->launcher.ops->settle(core->launcher.self);
     node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
+    if (starting == NULL && member->pid == (int)getpid())
+        return error_set(
+            MR_DENIED,
+            "this system reports the node itself (process %d) as the peer of its sockets (SO_PEERCRED), as "
+            "gVisor does: workers cannot be told apart; use a container of runc or crun instead",
+            member->pid);
     if (starting == NULL) return error_set(MR_DENIED, "process %d is not a worker that this node started", member->pid);
     node_job *job = starting->doomed ? NULL : node_job_of(core, starting->program);
     member->program = starting->program;

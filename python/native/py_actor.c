@@ -355,7 +355,8 @@ mr_actor py_actor_id(PyObject *self) { return ((py_actor *)self)->id; }
 bool py_actor_usable(PyObject *self) {
     if (core.mr != NULL && ((py_actor *)self)->generation == core.generation) return true;
     PyErr_SetString(PyExc_RuntimeError,
-                    "this actor handle belongs to a runtime that was shut down: create the actor again after init()");
+                    "this actor handle belongs to a runtime that was shut down: create the actor again after "
+                    "`miniray.init()`");
     return false;
 }
 

@@ -116,7 +116,8 @@ static PyObject *serve(PyObject *module, PyObject *none) {
     mr_status status = mr_init(&options, &mr);
     PyEval_RestoreThread(core.serving);
     if (status == MR_OK) mr_shutdown(mr);
-    return PyErr_Format(PyExc_RuntimeError, "a worker cannot be started by hand: its node starts it");
+    return PyErr_Format(PyExc_RuntimeError, "process %d is no worker: a worker is started by its node, not by hand",
+                        (int)getpid());
 }
 
 /* ---- Calls of an actor that runs an event loop (mr_set_loop). */

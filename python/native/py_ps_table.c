@@ -333,7 +333,8 @@ static void set_mark(request *request, PyObject *mark) {
 
 static bool is_mark(PyObject *mark) {
     if (mark == Py_None || Py_IS_TYPE(mark, &py_ps_mark_type)) return true;
-    return PyErr_Format(PyExc_TypeError, "a version must be what version() of this table returned") != NULL;
+    return PyErr_Format(PyExc_TypeError, "version is %.100s: it must be what version() of this table returned",
+                        Py_TYPE(mark)->tp_name) != NULL;
 }
 
 /* Whether a conditional pull can receive in the caller's memory. Slots without changes send nothing, so their values

@@ -64,7 +64,9 @@ static void py_ref_dealloc(PyObject *self) {
 
 bool py_ref_usable(PyObject *self) {
     if (core.mr != NULL && ((py_ref *)self)->generation == core.generation) return true;
-    return PyErr_Format(PyExc_RuntimeError, "this ObjectRef belongs to a runtime that was shut down") != NULL;
+    return PyErr_Format(
+               PyExc_RuntimeError,
+               "this ObjectRef belongs to a runtime that was shut down: make it again after `miniray.init()`") != NULL;
 }
 
 bool py_ref_encode(PyObject *self, mr_arg *out) {
@@ -146,7 +148,9 @@ static PyObject *py_ref_make(PyTypeObject *type, PyObject *args, PyObject *names
     if ((names != NULL && PyDict_GET_SIZE(names) > 0) || !PyArg_ParseTuple(args, "y#", &bytes, &size))
         return PyErr_Occurred()
                    ? NULL
-                   : PyErr_Format(PyExc_TypeError, "ObjectRef() takes no keywords: pass the bytes of binary()");
+                   : PyErr_Format(PyExc_TypeError,
+                                  "ObjectRef() takes no keywords, but %zd were given: pass the bytes of binary()",
+                                  names == NULL ? (Py_ssize_t)0 : PyDict_GET_SIZE(names));
     if (size != PY_REF_HEX_SIZE / 2)
         return PyErr_Format(PyExc_ValueError, "an ObjectRef has %d bytes, not %zd", PY_REF_HEX_SIZE / 2, size);
     if (py_core_context() == NULL) return NULL;

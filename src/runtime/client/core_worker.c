@@ -33,7 +33,7 @@ static void join_answered(wire_call *call, const rpc_call_result *result) {
     if (result->status != MR_OK)
         core_worker_end(worker, wire_failure(result, "the node"));
     else if (reader.failed)
-        core_worker_end(worker, failure_create(MR_CORRUPT, "malformed answer of the node to a join request", "", NULL));
+        core_worker_end(worker, failure_create(MR_CORRUPT, "malformed answer of the node to NODE_JOIN", "", NULL));
     else
         worker->joined = true;
     if (worker->joined) settle_in(worker);
@@ -75,6 +75,12 @@ static bool print(core_worker *worker, reader *reader, rpc_call_token token) {
     return true;
 }
 
+static void refuse_work(const core_worker *worker, const rpc_call_request *request) {
+    char text[64];
+    snprintf(text, sizeof text, "process %d is not a worker: it runs no tasks", worker->pid);
+    wire_refuse(worker->rpc, request->token, MR_INVALID, text);
+}
+
 static void see_gpus(const core_worker *worker, reader *reader) {
     span devices = wire_get_name(reader);
     if (worker->host->see_gpus != NULL && !reader->failed) worker->host->see_gpus(worker->host->context, devices);
@@ -101,7 +107,7 @@ static __attribute__((noinline)) void on_other_request(core_worker *worker, cons
             worker->worker_ops->request(worker->worker, request);
             return;
         }
-        wire_refuse(worker->rpc, request->token, MR_INVALID, "this process is not a worker");
+        refuse_work(worker, request);
         answered = true;
     }
     wire_body_drop(request->body.data);
@@ -205,7 +211,9 @@ mr_status core_worker_use(core_worker *worker, uint64_t process, peer_link_user 
 mr_status core_worker_ask_node(core_worker *worker, wire_method method, const wire_message *message, wire_call *call) {
     if (worker->over != NULL) return failure_raise(worker->over);
     if (!list_empty(&worker->deferrals) && method != NODE_JOIN)
-        return error_set(MR_BUSY, "the node's queue is full; retry, or submit from fewer processes");
+        return error_set(MR_BUSY,
+                         "the queue from process %d to the node is full; retry, or submit from fewer processes",
+                         worker->pid);
     mr_status status = say_gone(wire_ask(worker->rpc, worker->node, method, message, call));
     if (status == MR_OK) core_worker_stir(worker);
     return status;

@@ -205,11 +205,14 @@ static mr_status await_ready(int fd, pid_t pid) {
  * ends that are not -1, also after a failure. */
 static mr_status high_pipe(int fds[2]) {
     int low[2];
-    if (pipe2(low, O_CLOEXEC) != 0) return error_errno("cannot create a pipe to the node");
+    if (pipe2(low, O_CLOEXEC) != 0)
+        return error_errno("cannot create a pipe to the node (descriptors from %d on)", PROGRAM_FD_FIRST);
     fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     if (errno == EINVAL) errno = EMFILE; /* the limit of descriptors is below PROGRAM_FD_FIRST */
-    mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("cannot create a pipe to the node") : MR_OK;
+    mr_status status = fds[0] < 0 || fds[1] < 0
+                           ? error_errno("cannot create a pipe to the node (descriptors from %d on)", PROGRAM_FD_FIRST)
+                           : MR_OK;
     close(low[0]);
     close(low[1]);
     return status;

@@ -60,7 +60,8 @@ mr_status launch_spec_write(const char *const *arguments, bool copied, int *fd) 
     mr_status status = MR_OK;
     int made = sealed_memfd_create("miniray-recipe", bytes.size);
     if (made < 0) {
-        status = error_errno("cannot pass the command line of workers to the node: memfd_create");
+        status =
+            error_errno("cannot pass the command line of workers (%zu bytes) to the node: memfd_create", bytes.size);
     } else if (pwrite(made, bytes.data, bytes.size, 0) != (ssize_t)bytes.size) {
         status = error_errno("cannot pass the command line of workers (%zu bytes) to the node", bytes.size);
         close(made);

@@ -325,7 +325,7 @@ static mr_status open_port(node *node) {
     joining joining = {.node = node};
     pthread_t thread;
     errno = pthread_create(&thread, NULL, join_broker, &joining);
-    if (errno != 0) return error_errno("cannot start the node: pthread_create");
+    if (errno != 0) return error_errno("cannot start the node (process %d): pthread_create", (int)getpid());
     while (!atomic_load(&joining.done)) event_loop_run_once(node->loop, 100 * 1000);
     pthread_join(thread, NULL);
     if (joining.status != MR_OK) return error_set(joining.status, "%s", joining.text);
@@ -362,7 +362,7 @@ static mr_status open_signals(node *node) {
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     node->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (node->signal_fd < 0) return error_errno("cannot start the node: signalfd");
+    if (node->signal_fd < 0) return error_errno("cannot start the node (process %d): signalfd", (int)getpid());
     return event_loop_watch_add(node->loop, node->signal_fd, stop, node, &node->ends[0]);
 }
 
@@ -392,7 +392,7 @@ static mr_status node_open(node *node) {
     node->reaper = reaper_open(reaper_end_node, &(reaper_node){boot_run(), node->broker_path, !node->told.lasting});
     MR_TRY(session_dir_adopt(boot_run(), &node->run));
     if (node->told.lasting && chdir("/") != 0)
-        return error_errno("cannot change to the root directory"); /* so that the node keeps no other directory busy */
+        return error_errno("cannot change to the directory '/'"); /* so that the node keeps no other directory busy */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
     fd_limit_raise();

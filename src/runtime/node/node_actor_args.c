@@ -105,7 +105,8 @@ static mr_status keep_one(void *context, const attachment_need *need) {
     }
     if (need->what != ATTACHMENT_NEEDS_OBJECT) return MR_OK;
     if (core->extension == NULL)
-        return error_set(MR_OBJECT_LOST, "the node has no object store to keep the actor's arguments in");
+        return error_set(MR_OBJECT_LOST, "the node has no object store for argument %u of the actor",
+                         (unsigned)kept->object_count + 1);
     MR_TRY(core->extension->keep(core->extension_self, &need->object));
     kept->objects[kept->object_count++] = need->object;
     return MR_OK;

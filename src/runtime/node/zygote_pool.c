@@ -83,7 +83,7 @@ static mr_status start(zygote *zygote) {
     zygote_pool *pool = zygote->pool;
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
-        return error_errno("cannot create a socket to a zygote of workers");
+        return error_errno("cannot create a socket to the zygote of job %u", zygote->program);
     mr_status status = event_loop_watch_add(pool->loop, fds[0], hear, zygote, &zygote->watch);
     if (status != MR_OK) {
         close(fds[0]);

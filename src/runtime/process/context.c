@@ -348,13 +348,19 @@ typedef struct node_answer {
     size_t room, size;
 } node_answer;
 
+static failure *too_long(const node_answer *answer) {
+    char text[96];
+    snprintf(text, sizeof text, "the node's answer has %zu bytes; expected at most %zu", answer->size, answer->room);
+    return failure_create(MR_CORRUPT, text, "", NULL);
+}
+
 static void node_answered(wire_call *call, const rpc_call_result *result) {
     node_answer *answer = container_of(call, node_answer, call);
     answer->size = result->payload.size;
     if (result->status != MR_OK)
         answer->failed = wire_failure(result, "the node");
     else if (answer->size > answer->room)
-        answer->failed = failure_create(MR_CORRUPT, "the node's answer is too long", "", NULL);
+        answer->failed = too_long(answer);
     else if (answer->size > 0)
         memcpy(answer->out, result->payload.data, answer->size);
     poller_finish(&answer->mr->poller, &answer->waiter);
@@ -503,7 +509,8 @@ mr_status context_refuse(const mr_context *mr) {
 static mr_status make_state(mr_context *mr) {
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
     void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return error_errno("no memory for the runtime");
+    if (page == MAP_FAILED)
+        return error_errno("no memory for the runtime in process %d: a page of %zu bytes", (int)getpid(), size);
     (void)madvise(page, size, MADV_WIPEONFORK); /* fails before Linux 4.14: a forked child is then not detected */
     mr->state = page;
     enter(mr, CONTEXT_JOINING);

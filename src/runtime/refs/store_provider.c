@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -76,7 +77,8 @@ static mr_status await_store_server(store_provider *provider, bool may_wait, int
                          "`miniray memory` shows the objects",
                          STORE_PROVIDER_PATIENCE_US / 1000000);
     mr_status status = provider->host.wait(provider->host.context, retry_us > 0 ? retry_us : RETRY_US);
-    if (status == MR_CANCELLED) return error_set(status, "cancelled while waiting for shared memory");
+    if (status == MR_CANCELLED)
+        return error_set(status, "the wait for shared memory was ended by the function of mr_on_memory_wait");
     if (status != MR_OK) return error_set(MR_CLOSED, "the node is gone");
     return provider->closed ? shutdown_error_error() : MR_OK;
 }
@@ -86,7 +88,8 @@ static mr_status await_open(store_provider *provider, bool may_wait) {
     int64_t deadline_us = clock_now_us(provider->clock) + STORE_PROVIDER_PATIENCE_US;
     while (!store_provider_is_open(provider)) {
         if (!provider->asked || provider->closed || provider->store_server.failed != MR_OK)
-            return error_set(MR_CLOSED, "this process has no object store: it is closed, or could not be opened");
+            return error_set(MR_CLOSED, "process %d has no object store: it is closed, or could not be opened",
+                             (int)getpid());
         MR_TRY(await_store_server(provider, may_wait, OPENING_US, deadline_us));
     }
     return MR_OK;

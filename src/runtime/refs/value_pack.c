@@ -163,7 +163,7 @@ value_pack_entry value_pack_value(const value_pack *pack, uint32_t index) {
 
 mr_status value_pack_entry_open(const value_pack_entry *entry, value_doc *doc, mr_value *root) {
     if (entry->kind == VALUE_PACK_STORED)
-        return error_set(MR_CORRUPT, "malformed value: it refers to the object store");
+        return error_set(MR_CORRUPT, "malformed value of %zu bytes: it refers to the object store", entry->bytes.size);
     return entry->kind == VALUE_PACK_PLAIN ? value_open_plain(doc, entry->bytes, root)
                                            : value_open(doc, entry->bytes, entry->region, root);
 }

@@ -16,6 +16,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/safetensors.h"
+#include "net/disk.h"
 #include "tests/support/ps_fixture.h"
 #include "tests/support/status_assert.h"
 
@@ -188,6 +190,38 @@ static void check_arrays(mr_ps_table *table) {
     assert_true(none == 0);
 }
 
+/* The checkpoint is listed, and its export has every array. */
+static void check_export(const ps_fixture *fixture, const char (*names)[40]) {
+    mr_ps_checkpoints *list;
+    char path[sizeof fixture->folder + 16], name[64];
+    disk disk;
+    buffer file;
+    safetensors tensors;
+    must(mr_ps_checkpoints_get(fixture->folder, &list));
+    assert_true(list->count != 0 && list->list[0].table_count == 1);
+    assert_int_equal(list->list[0].tables[0].rows, PUSHED * 6);
+    mr_ps_checkpoints_free(list);
+    snprintf(path, sizeof path, "%s/manifest.out", fixture->folder); /* is removed with the manifests */
+    int64_t begun_us = clock_now_us(clock_real());
+    must(mr_ps_checkpoint_export(fixture->folder, 0, path));
+    printf("its checkpoint is exported in %.3f s\n", seconds(begun_us));
+    must(disk_open(fixture->folder, &disk));
+    buffer_init(&file, 64 << 20);
+    must(disk_read_all(disk, "manifest.out", 64 << 20, &file));
+    must(safetensors_read(span_of(file.data, file.size), &tensors));
+    assert_int_equal(tensors.count, ARRAYS);
+    for (uint32_t i = 0; i < ARRAYS; i++) {
+        snprintf(name, sizeof name, "deep/%s", names[i]);
+        const safetensor *tensor = safetensors_find(&tensors, name);
+        const float expected = i % (ARRAYS / PUSHED) == 0 ? value_of(i, 5) : 0;
+        assert_true(tensor != NULL && tensor->data.size == 6 * sizeof expected);
+        assert_memory_equal(tensor->data.data + 5 * sizeof expected, &expected, sizeof expected);
+    }
+    safetensors_fini(&tensors);
+    buffer_fini(&file);
+    disk_close(disk);
+}
+
 static void a_table_has_ten_thousand_arrays(void **state) {
     ps_fixture fixture = begin();
     mr_ps_array *arrays = xcalloc(ARRAYS, sizeof *arrays);
@@ -222,6 +256,7 @@ static void a_table_has_ten_thousand_arrays(void **state) {
     assert_int_equal(found.array_count, ARRAYS);
     assert_string_equal(found.arrays[ARRAYS - 1].name, names[ARRAYS - 1]);
     check_arrays(table);
+    check_export(&fixture, (const char(*)[40])names);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     free(arrays);

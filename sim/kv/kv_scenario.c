@@ -86,6 +86,7 @@ static void run_forgery(const scenario_options *options, scenario_result *result
 static const scenario_mutation mutations[] = {
     {"counts-alone", "a restarted worker counts its steps from 0 instead of asking the servers", 50},
     {"other-values", "a repeated step pushes other values", 50},
+    {"no-table-sync", "a table is committed before its bytes are on the disk", 50},
     {0},
 };
 

@@ -409,7 +409,9 @@ const safetensor *safetensors_find(const safetensors *list, const char *name) {
 }
 
 const char *safetensors_text_of(const safetensors *list, const char *key) {
-    for (size_t i = 0; i < list->text_count; i++)
-        if (strcmp(list->texts[i].key, key) == 0) return list->texts[i].value;
-    return NULL;
+    safetensors_text wanted;
+    snprintf(wanted.key, sizeof wanted.key, "%s", key);
+    const safetensors_text *found =
+        list->text_count == 0 ? NULL : bsearch(&wanted, list->texts, list->text_count, sizeof *list->texts, by_key);
+    return found == NULL ? NULL : found->value;
 }

@@ -18,8 +18,8 @@
 #include "base/bytes.h"
 
 enum {
-    SAFETENSORS_HEADER_MAX = 16 << 20,
-    SAFETENSORS_COUNT_MAX = 1 << 16,
+    SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000, /* as other readers of the format */
+    SAFETENSORS_COUNT_MAX = 1 << 20,
     SAFETENSORS_NAME_MAX = 256, /* bytes of a tensor's name or a text's key, including the NUL */
     SAFETENSORS_DIMS_MAX = 8
 };
@@ -60,7 +60,7 @@ typedef struct safetensors_text {
 } safetensors_text;
 
 typedef struct safetensors { /* zero-initialized: empty */
-    safetensor *tensors;     /* owned; sorted by name after reading */
+    safetensor *tensors;     /* owned; sorted by name after reading, the texts by key */
     size_t count, room;
     safetensors_text *texts; /* owned, like each text */
     size_t text_count, text_room;
@@ -82,7 +82,7 @@ MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
 MR_MUST mr_status safetensors_read(span file, safetensors *out);
 
 const safetensor *safetensors_find(const safetensors *list, const char *name); /* of a list that was read */
-const char *safetensors_text_of(const safetensors *list, const char *key);     /* NULL: not found */
+const char *safetensors_text_of(const safetensors *list, const char *key);     /* likewise; NULL: not found */
 
 const char *safetensors_dtype_name(safetensors_dtype dtype);
 size_t safetensors_item(safetensors_dtype dtype); /* bytes per item */

@@ -24,7 +24,11 @@ static mr_status fail_size(void *self, const char *file, uint64_t *out) { PASS(s
 static mr_status fail_write(void *self, const char *file, uint64_t offset, span data) {
     PASS(write(failing->real.self, file, offset, data));
 }
-static mr_status fail_sync(void *self, const char *file) { PASS(sync_data(failing->real.self, file)); }
+static mr_status fail_sync(void *self, const char *file) {
+    const failing_disk *options = self;
+    if (options->unsynced && options->countdown == 0) return MR_OK;
+    PASS(sync_data(failing->real.self, file));
+}
 static mr_status fail_rename(void *self, const char *from, const char *to) {
     PASS(rename(failing->real.self, from, to));
 }

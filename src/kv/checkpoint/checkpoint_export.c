@@ -50,6 +50,7 @@ typedef struct bound_table {
     size_t count, room;
     array *arrays; /* owned, by number */
     uint32_t array_count;
+    size_t array_room;
 } bound_table;
 
 typedef struct checkpoint_export {
@@ -59,7 +60,8 @@ typedef struct checkpoint_export {
     size_t undo_count, undo_room;
     uint32_t slots;
     bound_table *tables; /* owned */
-    size_t count;
+    size_t count, room;
+    size_t at;     /* index of the table that was found last */
     void **memory; /* owned: memory of new tensors */
     size_t memory_count;
     safetensors list;
@@ -89,12 +91,15 @@ static void checkpoint_export_fini(checkpoint_export *export) {
 
 /* ---- Gathering. */
 
+/* All files have their tables in the same order, so the one behind the last one is looked at first. */
 static bound_table *reach_table(checkpoint_export *export, const snapshot_table *table) {
-    for (size_t i = 0; i < export->count; i++)
-        if (strcmp(export->tables[i].name, table->name) == 0) return &export->tables[i];
-    export->tables = xrealloc(export->tables, (export->count + 1) * sizeof *export->tables);
+    for (size_t i = 1; i <= export->count; i++) {
+        size_t at = (export->at + i) % export->count;
+        if (strcmp(export->tables[at].name, table->name) == 0) return &export->tables[export->at = at];
+    }
+    xgrow(&export->tables, &export->room, export->count + 1, sizeof *export->tables);
     export->tables[export->count] = (bound_table){.name = table->name, .schema = table->schema};
-    return &export->tables[export->count++];
+    return &export->tables[export->at = export->count++];
 }
 
 static void add_row(bound_table *table, row row) {
@@ -135,8 +140,9 @@ static void gather_rows(bound_table *to, const snapshot_table *from, const undo_
 
 static array *reach_array(bound_table *table, uint32_t number) {
     if (number >= table->array_count) {
-        table->arrays = xrealloc(table->arrays, (number + 1) * sizeof *table->arrays);
-        memset(table->arrays + table->array_count, 0, (number + 1 - table->array_count) * sizeof *table->arrays);
+        xgrow(&table->arrays, &table->array_room, (size_t)number + 1, sizeof *table->arrays);
+        memset(table->arrays + table->array_count, 0,
+               ((size_t)number + 1 - table->array_count) * sizeof *table->arrays);
         table->array_count = number + 1;
     }
     return &table->arrays[number];
@@ -223,9 +229,6 @@ static mr_status add(checkpoint_export *export, const bound_table *table, const 
     char name[SAFETENSORS_NAME_MAX];
     if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name)
         return error_set(MR_TOO_LARGE, "the tensor name '%s/%s' is too long", table->name, what);
-    for (size_t i = 0; i < export->list.count; i++)
-        if (strcmp(export->list.tensors[i].name, name) == 0)
-            return error_set(MR_EXISTS, "two tensors have the name '%s'", name);
     safetensors_add(&export->list, name, dtype, shape, dims, data);
     return MR_OK;
 }
@@ -290,6 +293,22 @@ static mr_status bind_array(checkpoint_export *export, const bound_table *table,
     return add(export, table, array->name, dtype, array->shape, array->dims, values);
 }
 
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Checks that the names of all tensors are different: table `a` may have an array `b/c`, and table `a/b` an array
+ * `c`. */
+static mr_status check_names(const checkpoint_export *export) {
+    const char **names = xcalloc(export->list.count + 1, sizeof *names), *twice = NULL;
+    for (size_t i = 0; i < export->list.count; i++) names[i] = export->list.tensors[i].name;
+    qsort(names, export->list.count, sizeof *names, compare_names);
+    for (size_t i = 1; i < export->list.count && twice == NULL; i++)
+        if (strcmp(names[i - 1], names[i]) == 0) twice = names[i];
+    free(names);
+    return twice == NULL ? MR_OK : error_set(MR_EXISTS, "two tensors have the name '%s'", twice);
+}
+
 static mr_status bind(checkpoint_export *export) {
     for (size_t i = 0; i < export->count; i++) {
         bound_table *table = &export->tables[i];
@@ -297,7 +316,7 @@ static mr_status bind(checkpoint_export *export) {
         for (uint32_t k = 0; k < table->array_count; k++)
             if (table->arrays[k].count != 0 || table->arrays[k].shaped) MR_TRY(bind_array(export, table, k));
     }
-    return MR_OK;
+    return check_names(export);
 }
 
 /* ---- Writing. */

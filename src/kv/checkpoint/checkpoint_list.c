@@ -109,9 +109,14 @@ int64_t checkpoint_list_written_us(const char *folder, const char *name) {
 
 /* ---- mr_ps_checkpoints_get. */
 
-static mr_ps_checkpoint_table *table_of(mr_ps_checkpoint_info *checkpoint, const snapshot_table *table) {
-    for (uint32_t i = 0; i < checkpoint->table_count; i++)
-        if (strcmp(checkpoint->tables[i].name, table->name) == 0) return &checkpoint->tables[i];
+/* All files have their tables in the same order, so the one behind the last one (*last) is looked at first. */
+static mr_ps_checkpoint_table *table_of(mr_ps_checkpoint_info *checkpoint, const snapshot_table *table,
+                                        uint32_t *last) {
+    for (uint32_t i = 1; i <= checkpoint->table_count; i++) {
+        uint32_t at = (*last + i) % checkpoint->table_count;
+        if (strcmp(checkpoint->tables[at].name, table->name) == 0) return &checkpoint->tables[*last = at];
+    }
+    *last = checkpoint->table_count;
     checkpoint->tables = xrealloc(checkpoint->tables, (checkpoint->table_count + 1) * sizeof *checkpoint->tables);
     mr_ps_checkpoint_table *out = &checkpoint->tables[checkpoint->table_count++];
     *out = (mr_ps_checkpoint_table){.kind = (mr_ps_kind)table->schema.kind,
@@ -125,12 +130,13 @@ static mr_status look_at(span file, mr_ps_checkpoint_info *checkpoint) {
     snapshot_reader reader;
     MR_TRY(snapshot_reader_open(file, &reader));
     mr_status status = MR_OK;
+    uint32_t last = 0;
     if (reader.rounds) checkpoint->step = (int64_t)reader.version;
     for (uint32_t i = 0; i < reader.tables && status == MR_OK; i++) {
         snapshot_table table;
         status = snapshot_reader_table(&reader, i, &table);
         if (status != MR_OK) break;
-        mr_ps_checkpoint_table *sum = table_of(checkpoint, &table);
+        mr_ps_checkpoint_table *sum = table_of(checkpoint, &table, &last);
         sum->rows += table.rows;
         sum->bytes += table.bytes;
     }

@@ -120,6 +120,7 @@ static void begin(world *world) {
     mail_count = 0;
     assert_true(temp_dir_folder(world->path));
     assert_int_equal(disk_open(world->path, &world->failing.real), MR_OK);
+    world->failing.unsynced = true;
     world->file.disk = failing_disk_ops(&world->failing);
     rng_init(&world->rng, 7);
     open_server(world);
@@ -225,13 +226,13 @@ static void a_creation_costs_its_own_bytes(void **state) {
 
 /* Two processes create a table at the same time; messages are lost, and arrive twice. */
 static void lost_and_repeated_messages_do_no_harm(void **state) {
-    for (int lose = 0; lose < 50; lose += 7)
+    for (int lose = 0; lose < 50; lose += 16)
         for (int repeat = 0; repeat < 90; repeat += 40) {
             world world;
             begin(&world);
             world.lose = lose;
             world.repeat = repeat;
-            table_catalog_table wanted = table_of("deep", 6000);
+            table_catalog_table wanted = table_of("deep", 3000);
             catalog_query *queries[CLIENTS];
             for (int i = 0; i < CLIENTS; i++) queries[i] = catalog_client_obtain(world.clients[i], &wanted);
             for (int i = 0; i < CLIENTS; i++) {
@@ -250,7 +251,7 @@ static void lost_and_repeated_messages_do_no_harm(void **state) {
 static void a_restart_in_the_middle_does_no_harm(void **state) {
     world world;
     begin(&world);
-    table_catalog_table wanted = table_of("deep", 6000);
+    table_catalog_table wanted = table_of("deep", 3000);
     for (int stop = 1; stop < 8; stop++) {
         catalog_query *query = catalog_client_obtain(world.clients[0], &wanted);
         for (int i = 0; i < stop && mail_count != 0; i++) { /* one message at a time */

@@ -496,6 +496,7 @@ mr_status checkpoint_store_recut(checkpoint_store *store, uint32_t slot_count, c
         if (gone.shards[i].lsn > cut.lsn) cut.lsn = gone.shards[i].lsn;
     *making = (checkpoint){.number = gone.number,
                            .generation = gone.generation,
+                           .version = gone.version,
                            .slot_count = slot_count,
                            .shards = xcalloc(slot_count + 1, sizeof(shard))};
     mr_status status = MR_OK;

@@ -649,9 +649,20 @@ static void the_newest_checkpoint_gets_other_slots(void **state) {
     assert_int_equal(count_files(world), SLOTS + MANY); /* of checkpoint 3, and of checkpoint 4 as it is now */
     assert_int_equal(checkpoint_store_recut(world->store, SLOTS, write_part, (char[]){"y"}), MR_OK);
     make(world, 5, "a5", "b5");
-    assert_true(checkpoint_store_newest(world->store) == 5 && checkpoint_store_oldest(world->store) == 3);
+    uint64_t version;
+    assert_true(checkpoint_store_newest(world->store) == 5 && checkpoint_store_oldest(world->store, &version) == 3);
     assert_string_equal(fetch(world, 5, 1), "b5");
     assert_int_equal(count_files(world), 3 * SLOTS);
+}
+
+static void other_slots_have_the_same_version(void **state) {
+    world *world = *state;
+    uint64_t version;
+    cut_version(world, 4, 0, 7, "a4");
+    cut_version(world, 4, 1, 7, "b4");
+    assert_int_equal(checkpoint_store_recut(world->store, MANY, write_part, (char[]){"x"}), MR_OK);
+    start_again(world);
+    assert_true(checkpoint_store_oldest(world->store, &version) == 4 && version == 7);
 }
 
 /* A damaged checkpoint is not replaced by an older one of another number of slots, except to change that one. */
@@ -704,6 +715,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(unchanged_files_are_shared, setup, teardown),
         cmocka_unit_test_setup_teardown(the_newest_checkpoint_gets_other_slots, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_slots_have_the_same_version, setup, teardown),
         cmocka_unit_test_setup_teardown(checkpoints_of_other_slots_are_not_restored, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

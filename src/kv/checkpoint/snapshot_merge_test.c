@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "kv/engine/engine_internal.h"
 #include "kv/table/dense_table.h"
 #include "ps/slot_placement.h"
 #include "tests/support/engine_fixture.h"

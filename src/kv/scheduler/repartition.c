@@ -146,7 +146,7 @@ static mr_status check_change(const repartition *change, uint32_t slots) {
                          options->folder, change->after, mr_status_text(change->unread));
     if (checkpoint_store_newest(change->store) == 0 && options->catalog->count != 0)
         return error_set(MR_INVALID,
-                         "the deployment in %s has %u slots, %u tables and no checkpoint; to change it to %u slots, "
+                         "the deployment in %s has %u slots, %zu tables and no checkpoint; to change it to %u slots, "
                          "make a checkpoint first (miniray ps checkpoint create)",
                          options->folder, slots, options->catalog->count, change->after);
     return MR_OK;

@@ -145,7 +145,7 @@ mr_status progress_thread_start(mr_context *mr) {
     errno = pthread_create(&mr->progress.thread, NULL, progress_main, mr);
     if (errno == 0) return MR_OK;
     if (!process_limit_is(errno)) return error_errno("cannot start the runtime's thread in process %d", (int)getpid());
-    process_limit_text(limit, sizeof limit);
+    process_limit_text(errno, limit, sizeof limit);
     return error_set(MR_IO, "cannot start the runtime's thread in process %d: %s", (int)getpid(), limit);
 }
 

@@ -81,7 +81,12 @@ static void bytes_come_back_as_they_went(void **state) {
     assert_int_equal(size, 12 + 3 * TABLE_STATS_ITEM_SIZE);
     assert_int_equal(table_stats_decode(span_of(bytes, size), &read), MR_OK);
     assert_int_equal(read.count, 3);
-    assert_memory_equal(read.items, said.items, 3 * sizeof *said.items);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(read.items[i].table, i + 1);
+        assert_int_equal(read.items[i].keys, (i + 1) * 7);
+        assert_true(read.items[i].bytes == UINT64_MAX);
+        assert_int_equal(read.items[i].left_out, i + 1);
+    }
     table_stats_fini(&read);
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(table_stats_decode(span_of(bytes, cut), &read), MR_CORRUPT);

@@ -218,8 +218,8 @@ static void a_failing_disk_loses_nothing(void **state) {
     assert_true(failures > 20); /* the sweep reached the changes */
 }
 
-/* A change whose commit fails may be decided after a restart (metadata_db.h): the next change, which fails as well, does
- * not overwrite its bytes. */
+/* A change whose commit fails may be decided after a restart (metadata_db.h): the next change, which fails, too, keeps
+ * its bytes. */
 static void a_failed_change_keeps_its_bytes(void **state) {
     int decided = 0;
     for (int first = 1; first <= 6; first++)

@@ -12,7 +12,7 @@ static void round_trip(span shard) {
     buffer file, again;
     buffer_init(&file, LIMIT);
     buffer_init(&again, LIMIT);
-    MR_ASSERT(snapshot_file_encode(1, shard, &none, &file) == MR_OK);
+    MR_ASSERT(snapshot_file_encode(1, shard, &none, &(byte_sink){buffer_put, &file}) == MR_OK);
     MR_ASSERT(snapshot_file_decode(span_of(file.data, file.size), &again) == MR_OK);
     MR_ASSERT(again.size == shard.size && (shard.size == 0 || memcmp(again.data, shard.data, shard.size) == 0));
     buffer_fini(&file);

@@ -44,6 +44,8 @@ mr_status buffer_append(buffer *buffer, const void *data, size_t size) {
     return MR_OK;
 }
 
+mr_status buffer_put(void *buffer, span bytes) { return buffer_append(buffer, bytes.data, bytes.size); }
+
 mr_status buffer_print(buffer *buffer, const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);

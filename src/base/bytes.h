@@ -46,7 +46,15 @@ void buffer_fini(buffer *buffer); /* empty and ready again, with the same limit 
 /* All three leave the buffer unchanged when they fail: MR_TOO_LARGE, MR_NOMEM. */
 MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* for `more` bytes after size */
 MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); /* data lies outside the buffer */
-MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* `format` needs room for its NUL */
+
+typedef struct byte_sink { /* destination of bytes that come one after the other */
+    mr_status (*put)(void *context, span bytes);
+    void *context;
+} byte_sink;
+
+static inline mr_status byte_sink_put(const byte_sink *sink, span bytes) { return sink->put(sink->context, bytes); }
+MR_MUST mr_status buffer_put(void *buffer, span bytes);                 /* a sink that appends to a buffer */
+MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...) /* `format` needs room for its NUL */
     __attribute__((format(printf, 2, 3)));
 
 void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves the rest */

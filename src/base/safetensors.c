@@ -71,6 +71,12 @@ void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtyp
     tensor->data = span_of(data, size);
 }
 
+void safetensors_add_put(safetensors *list, const char *name, safetensors_dtype dtype, const uint64_t *shape,
+                         uint32_t dims, const void *data, safetensors_put_fn *put) {
+    safetensors_add(list, name, dtype, shape, dims, data);
+    list->tensors[list->count - 1].put = put;
+}
+
 void safetensors_say(safetensors *list, const char *key, const char *value) {
     MR_ASSERT(strlen(key) < SAFETENSORS_NAME_MAX);
     safetensors_text *text = grow_texts(list);
@@ -126,23 +132,27 @@ static mr_status write_header(const safetensors *list, buffer *out) {
     return MR_OK;
 }
 
-static mr_status write_all(const safetensors *list, buffer *header, buffer *out) {
+static mr_status write_all(const safetensors *list, buffer *header, const byte_sink *out) {
     uint64_t size = header->size;
-    MR_TRY(buffer_append(out, &size, sizeof size));
-    MR_TRY(buffer_append(out, header->data, header->size));
+    MR_TRY(byte_sink_put(out, span_of(&size, sizeof size)));
+    MR_TRY(byte_sink_put(out, span_of(header->data, header->size)));
     for (size_t item = ALIGN; item > 0; item /= 2)
         for (size_t i = 0; i < list->count; i++) {
             const safetensor *tensor = &list->tensors[i];
-            if (safetensors_item(tensor->dtype) == item && tensor->data.size != 0)
-                MR_TRY(buffer_append(out, tensor->data.data, tensor->data.size));
+            if (safetensors_item(tensor->dtype) != item || tensor->data.size == 0) continue;
+            MR_TRY(tensor->put != NULL ? tensor->put(tensor->data.data, out) : byte_sink_put(out, tensor->data));
         }
     return MR_OK;
 }
 
 mr_status safetensors_write(const safetensors *list, buffer *out) {
+    buffer_clear(out);
+    return safetensors_stream(list, &(byte_sink){buffer_put, out});
+}
+
+mr_status safetensors_stream(const safetensors *list, const byte_sink *out) {
     buffer header;
     buffer_init(&header, SAFETENSORS_HEADER_MAX);
-    buffer_clear(out);
     mr_status status =
         list->count > SAFETENSORS_COUNT_MAX || list->text_count > SAFETENSORS_COUNT_MAX
             ? error_set(MR_TOO_LARGE, "%zu tensors: the limit of a file is %d", list->count, SAFETENSORS_COUNT_MAX)

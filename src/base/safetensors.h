@@ -46,12 +46,16 @@ typedef enum safetensors_dtype {
         SAFETENSORS_DTYPE_COUNT
 } safetensors_dtype;
 
+/* Writes the bytes of a tensor, as many as its size, from `data`. */
+typedef mr_status safetensors_put_fn(const void *data, const byte_sink *out);
+
 typedef struct safetensor {
     char name[SAFETENSORS_NAME_MAX];
     safetensors_dtype dtype;
     uint32_t dims; /* 0: one item */
     uint64_t shape[SAFETENSORS_DIMS_MAX];
-    span data; /* borrowed */
+    span data;               /* borrowed */
+    safetensors_put_fn *put; /* when writing: `data.data` is its argument; NULL: `data` are the bytes */
 } safetensor;
 
 typedef struct safetensors_text {
@@ -72,11 +76,17 @@ void safetensors_fini(safetensors *list);
  * name is UTF-8 without NULs, unique, and not "__metadata__". */
 void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtype, const uint64_t *shape, uint32_t dims,
                      const void *data);
+/* Same; the data is written by a function, which need not have it in one piece of memory. */
+void safetensors_add_put(safetensors *list, const char *name, safetensors_dtype dtype, const uint64_t *shape,
+                         uint32_t dims, const void *data, safetensors_put_fn *put);
 void safetensors_say(safetensors *list, const char *key, const char *value); /* adds a text; both are copied */
 
 /* The whole file replaces the buffer's content. MR_TOO_LARGE: the file exceeds the buffer's limit, or the header its
  * own; MR_NOMEM. */
 MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
+
+/* Writes the file piece by piece. MR_TOO_LARGE: nothing was written; other errors are those of the sink. */
+MR_MUST mr_status safetensors_stream(const safetensors *list, const byte_sink *out);
 
 /* The list must be empty; the tensors borrow from the bytes. MR_CORRUPT: the error names the fault. */
 MR_MUST mr_status safetensors_read(span file, safetensors *out);

@@ -188,17 +188,112 @@ mr_status disk_lock(disk disk, const char *file) {
     return status;
 }
 
+static mr_status name_fresh(const char *file, char fresh[DISK_NAME_MAX + 1]) {
+    int length = snprintf(fresh, DISK_NAME_MAX + 1, "%s.new", file);
+    if (length >= 0 && length <= DISK_NAME_MAX) return MR_OK;
+    return error_set(MR_INVALID, "file name '%.80s' is too long", file);
+}
+
+static mr_status remove_old(disk disk, const char *file) {
+    mr_status status = disk.ops->remove(disk.self, file);
+    return status == MR_NOT_FOUND ? MR_OK : status;
+}
+
 /* The new file is removed first, because a longer one left by an earlier failure would keep its tail. */
 mr_status disk_replace(disk disk, const char *file, span data) {
     char fresh[DISK_NAME_MAX + 1];
-    int length = snprintf(fresh, sizeof fresh, "%s.new", file);
-    if (length < 0 || (size_t)length >= sizeof fresh)
-        return error_set(MR_INVALID, "file name '%.80s' is too long", file);
-    mr_status status = disk.ops->remove(disk.self, fresh);
-    if (status != MR_OK && status != MR_NOT_FOUND) return status;
+    MR_TRY(name_fresh(file, fresh));
+    MR_TRY(remove_old(disk, fresh));
     MR_TRY(disk.ops->write(disk.self, fresh, 0, data));
     MR_TRY(disk.ops->sync_data(disk.self, fresh));
     return disk.ops->rename(disk.self, fresh, file);
+}
+
+/* ---- Files in pieces. */
+
+typedef struct window { /* the piece of a file that is being written or compared */
+    disk disk;
+    const char *file;
+    uint64_t at, size; /* at: place of the piece in the file; size: of the file that is compared */
+    size_t used;       /* bytes of the piece that are written, or compared */
+    buffer piece;
+} window;
+
+static mr_status write_piece(window *window) {
+    mr_status status =
+        window->disk.ops->write(window->disk.self, window->file, window->at, span_of(window->piece.data, window->used));
+    window->at += window->used;
+    window->used = 0;
+    return status;
+}
+
+static mr_status put_piece(void *context, span bytes) {
+    window *window = context;
+    while (bytes.size != 0) {
+        size_t size = DISK_PIECE - window->used < bytes.size ? DISK_PIECE - window->used : bytes.size;
+        memcpy(window->piece.data + window->used, bytes.data, size);
+        window->used += size;
+        bytes = span_of(bytes.data + size, bytes.size - size);
+        if (window->used == DISK_PIECE) MR_TRY(write_piece(window));
+    }
+    return MR_OK;
+}
+
+static mr_status write_pieces(window *window, disk_put_fn *put, void *context) {
+    MR_TRY(buffer_reserve(&window->piece, DISK_PIECE));
+    MR_TRY(put(context, &(byte_sink){put_piece, window}));
+    return window->used != 0 || window->at == 0 ? write_piece(window) : MR_OK;
+}
+
+mr_status disk_replace_by(disk disk, const char *file, bool sync, disk_put_fn *put, void *context) {
+    char fresh[DISK_NAME_MAX + 1];
+    MR_TRY(name_fresh(file, fresh));
+    window window = {.disk = disk, .file = sync ? fresh : file};
+    MR_TRY(remove_old(disk, window.file));
+    buffer_init(&window.piece, DISK_PIECE);
+    mr_status status = write_pieces(&window, put, context);
+    buffer_fini(&window.piece);
+    if (status != MR_OK || !sync) return status;
+    MR_TRY(disk.ops->sync_data(disk.self, fresh));
+    return disk.ops->rename(disk.self, fresh, file);
+}
+
+/* Reads the next piece when all of the last one was compared. */
+static mr_status read_piece(window *window) {
+    size_t got = 0;
+    window->at += window->piece.size;
+    uint64_t left = window->size - window->at;
+    size_t size = left < DISK_PIECE ? (size_t)left : DISK_PIECE;
+    if (size == 0) return MR_STALE;
+    MR_TRY(window->disk.ops->read(window->disk.self, window->file, window->at, window->piece.data, size, &got));
+    window->piece.size = got;
+    window->used = 0;
+    return got == size ? MR_OK : MR_STALE;
+}
+
+static mr_status compare_piece(void *context, span bytes) {
+    window *window = context;
+    while (bytes.size != 0) {
+        if (window->used == window->piece.size) MR_TRY(read_piece(window));
+        size_t left = window->piece.size - window->used, size = left < bytes.size ? left : bytes.size;
+        if (memcmp(window->piece.data + window->used, bytes.data, size) != 0) return MR_STALE;
+        window->used += size;
+        bytes = span_of(bytes.data + size, bytes.size - size);
+    }
+    return MR_OK;
+}
+
+mr_status disk_compare(disk disk, const char *file, uint64_t size, disk_put_fn *put, void *context) {
+    window window = {.disk = disk, .file = file, .size = size};
+    uint64_t found;
+    MR_TRY(disk.ops->size(disk.self, file, &found));
+    if (found != size) return MR_STALE;
+    buffer_init(&window.piece, DISK_PIECE);
+    mr_status status = buffer_reserve(&window.piece, DISK_PIECE);
+    if (status == MR_OK) status = put(context, &(byte_sink){compare_piece, &window});
+    if (status == MR_OK && window.at + window.used != size) status = MR_STALE;
+    buffer_fini(&window.piece);
+    return status;
 }
 
 mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out) {

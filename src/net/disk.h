@@ -15,7 +15,8 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { DISK_NAME_MAX = 64 }; /* letters, digits, '.', '-', '_'; not beginning with '.' */
+enum { DISK_PIECE = 1 << 20 }; /* bytes of a file that are written or read at once */
+enum { DISK_NAME_MAX = 64 };   /* letters, digits, '.', '-', '_'; not beginning with '.' */
 
 typedef struct disk_ops {
     const char *name;
@@ -55,6 +56,15 @@ MR_MUST mr_status disk_lock(disk disk, const char *file);
 /* Replaces a whole file atomically: writes "<file>.new", syncs it, renames it. After a failure the file has its
  * complete old or complete new content. */
 MR_MUST mr_status disk_replace(disk disk, const char *file, span data);
+
+/* A file as a function that puts it, piece by piece: errors of the sink end it. */
+typedef mr_status disk_put_fn(void *context, const byte_sink *out);
+
+/* Same, for a file that `put` makes; at most DISK_PIECE bytes of it are in memory. `sync`: false in a mutation of the
+ * simulator, which writes the file in its place. */
+MR_MUST mr_status disk_replace_by(disk disk, const char *file, bool sync, disk_put_fn *put, void *context);
+/* Compares a whole file of `size` bytes with one that `put` makes. MR_STALE: they differ. */
+MR_MUST mr_status disk_compare(disk disk, const char *file, uint64_t size, disk_put_fn *put, void *context);
 
 /* Reads a whole file of at most `limit` bytes and replaces the buffer's content. MR_NOT_FOUND, MR_TOO_LARGE. */
 MR_MUST mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out);

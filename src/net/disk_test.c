@@ -210,15 +210,66 @@ static void a_removed_lock_file_frees_nothing(void **state) {
     place->disk = second;
 }
 
+/* ---- Files in pieces. */
+
+typedef struct made {     /* a file that is put in parts of different sizes */
+    size_t size, changed; /* changed: 1 + the place of a byte that differs; 0: none */
+    bool fails;           /* at its end */
+} made;
+
+static mr_status put_made(void *context, const byte_sink *out) {
+    const made *made = context;
+    for (size_t at = 0, part = 1; at < made->size; part = part * 7 % 300007 + 1) {
+        static uint8_t bytes[300008];
+        size_t size = made->size - at < part ? made->size - at : part;
+        for (size_t i = 0; i < size; i++)
+            bytes[i] = (uint8_t)((at + i) * 31 + (at + i) / 4099 + (at + i + 1 == made->changed));
+        MR_TRY(byte_sink_put(out, span_of(bytes, size)));
+        at += size;
+    }
+    return made->fails ? MR_NOMEM : MR_OK;
+}
+
+static void files_of_any_size_are_put_and_compared(void **state) {
+    static const size_t sizes[] = {0, 1, DISK_PIECE - 1, DISK_PIECE, DISK_PIECE + 1, 3 * DISK_PIECE + 7};
+    const place *place = *state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        made made = {.size = sizes[i]}, longer = {.size = sizes[i] + 1}, broken = {.size = sizes[i] / 2, .fails = true};
+        uint64_t size;
+        assert_int_equal(disk_replace_by(place->disk, "file", true, put_made, &longer), MR_OK);
+        assert_int_equal(disk_replace_by(place->disk, "file", true, put_made, &made), MR_OK);
+        assert_int_equal(place->disk.ops->size(place->disk.self, "file", &size), MR_OK);
+        assert_int_equal(size, sizes[i]);
+        assert_int_equal(disk_replace_by(place->disk, "file", true, put_made, &broken),
+                         MR_NOMEM); /* the old one stays */
+        assert_int_equal(disk_compare(place->disk, "file", size, put_made, &made), MR_OK);
+        assert_int_equal(disk_compare(place->disk, "file", size + 1, put_made, &longer), MR_STALE);
+        assert_int_equal(disk_compare(place->disk, "file", size, put_made, &longer), MR_STALE);
+        longer.size = sizes[i] / 2;
+        if (size != 0) assert_int_equal(disk_compare(place->disk, "file", size, put_made, &longer), MR_STALE);
+        for (made.changed = 1; made.changed <= size; made.changed += size / 3 + 1)
+            assert_int_equal(disk_compare(place->disk, "file", size, put_made, &made), MR_STALE);
+    }
+    assert_int_equal(disk_compare(place->disk, "none", 0, put_made, &(made){0}), MR_NOT_FOUND);
+    assert_int_equal(place->disk.ops->remove(place->disk.self, "file"), MR_OK);
+    assert_int_equal(place->disk.ops->remove(place->disk.self, "file.new"), MR_OK);
+}
+
 #define PLACED(test) cmocka_unit_test_setup_teardown(test, open_place, close_place)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(written_bytes_are_read_back),       PLACED(a_gap_reads_as_zeros),
-        PLACED(missing_files_are_said_to_be),      PLACED(files_are_replaced_whole),
-        PLACED(names_stay_in_the_folder),          PLACED(files_of_other_users_are_not_used),
-        PLACED(a_file_over_the_limit_is_not_read), PLACED(a_folder_has_one_lock),
-        PLACED(a_removed_lock_file_frees_nothing), cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        PLACED(written_bytes_are_read_back),
+        PLACED(a_gap_reads_as_zeros),
+        PLACED(missing_files_are_said_to_be),
+        PLACED(files_are_replaced_whole),
+        PLACED(names_stay_in_the_folder),
+        PLACED(files_of_other_users_are_not_used),
+        PLACED(a_file_over_the_limit_is_not_read),
+        PLACED(a_folder_has_one_lock),
+        PLACED(a_removed_lock_file_frees_nothing),
+        PLACED(files_of_any_size_are_put_and_compared),
+        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,12 +266,6 @@ static void begin(checkpoint_store *store, uint64_t number, uint64_t clock) {
                                  .shards = xcalloc(map->slot_count + 1, sizeof(shard))};
 }
 
-/* Mutation: a checkpoint store without syncs. */
-static mr_status write_only(disk disk, const char *name, span bytes) {
-    (void)disk.ops->remove(disk.self, name);
-    return disk.ops->write(disk.self, name, 0, bytes);
-}
-
 /* A place that none of the kept checkpoints uses for this slot. */
 static uint8_t free_place(const checkpoint_store *store, uint32_t slot) {
     uint32_t used = 0;
@@ -295,42 +289,64 @@ static mr_status read_shard(const checkpoint_store *store, const shard *shard, u
     return status;
 }
 
-/* True if the newest checkpoint has the same bytes for this slot. Reads the file, so a damaged one is not reused. */
-static bool is_unchanged(const checkpoint_store *store, uint32_t slot, span file, uint64_t sum) {
-    const checkpoint *real = &store->real;
-    if (slot >= real->slot_count || real->shards[slot].sum != sum) return false;
-    buffer bytes;
-    buffer_init(&bytes, CHECKPOINT_STORE_FILE_MAX);
-    bool same = read_shard(store, &real->shards[slot], slot, &bytes) == MR_OK && bytes.size == file.size &&
-                memcmp(bytes.data, file.data, bytes.size) == 0;
-    buffer_fini(&bytes);
-    return same;
+/* ---- Files of slots. */
+
+typedef struct slot_file { /* the file of a snapshot: what its format makes of it */
+    const checkpoint_store *store;
+    uint32_t slot;
+    span snapshot;
+    const byte_sink *out; /* NULL: the file is only measured */
+    XXH3_state_t *hash;   /* owned */
+    uint64_t size;
+} slot_file;
+
+static mr_status put_measured(void *context, span bytes) {
+    slot_file *file = context;
+    if (bytes.size != 0) XXH3_64bits_update(file->hash, bytes.data, bytes.size);
+    file->size += bytes.size;
+    return file->out == NULL ? MR_OK : byte_sink_put(file->out, bytes);
 }
 
-static mr_status save_file(checkpoint_store *store, const slot_message *message, span file) {
-    disk disk = store->options.disk;
+/* Puts the file, and measures it. */
+static mr_status put_file(void *context, const byte_sink *out) {
+    slot_file *file = context;
+    const checkpoint_store_format *format = file->store->options.format;
+    const byte_sink measured = {put_measured, file};
+    XXH3_64bits_reset(file->hash);
+    file->size = 0;
+    file->out = out;
+    if (format == NULL) return put_measured(file, file->snapshot);
+    return format->encode(file->store->options.context, file->slot, file->snapshot, &measured);
+}
+
+/* True if the newest checkpoint has the same bytes for this slot. Reads the file, so a damaged one is not reused. */
+static bool is_unchanged(slot_file *file) {
+    const checkpoint *real = &file->store->real;
+    uint32_t slot = file->slot;
+    if (slot >= real->slot_count || put_file(file, NULL) != MR_OK) return false;
+    if (real->shards[slot].size != file->size || real->shards[slot].sum != XXH3_64bits_digest(file->hash)) return false;
     char name[DISK_NAME_MAX];
-    uint64_t sum = XXH3_64bits(file.data, file.size);
+    name_shard(file->store, name, real->shards[slot].place, slot);
+    return disk_compare(file->store->options.disk, name, file->size, put_file, file) == MR_OK;
+}
+
+static mr_status save_file(checkpoint_store *store, const slot_message *message, slot_file *file) {
+    char name[DISK_NAME_MAX];
     MR_ASSERT(message->slot < store->making.slot_count && message->name == store->making.number);
-    bool same = is_unchanged(store, message->slot, file, sum);
+    bool same = is_unchanged(file);
     uint8_t place = same ? store->real.shards[message->slot].place : free_place(store, message->slot);
     name_shard(store, name, place, message->slot);
-    mr_status status = same                       ? MR_OK
-                       : MUTATED("shard-no-sync") ? write_only(disk, name, file)
-                                                  : disk_replace(disk, name, file);
-    if (status == MR_OK) store->making.shards[message->slot] = (shard){true, place, message->lsn, file.size, sum};
-    return status;
+    if (!same) MR_TRY(disk_replace_by(store->options.disk, name, !MUTATED("shard-no-sync"), put_file, file));
+    store->making.shards[message->slot] =
+        (shard){true, place, message->lsn, file->size, XXH3_64bits_digest(file->hash)};
+    return MR_OK;
 }
 
 static mr_status save(checkpoint_store *store, const slot_message *message) {
-    const checkpoint_store_format *format = store->options.format;
-    buffer file;
-    buffer_init(&file, CHECKPOINT_STORE_FILE_MAX);
-    mr_status status = MR_OK;
-    if (format != NULL) status = format->encode(store->options.context, message->slot, message->payload, &file);
-    if (status == MR_OK)
-        status = save_file(store, message, format == NULL ? message->payload : span_of(file.data, file.size));
-    buffer_fini(&file);
+    slot_file file = {.store = store, .slot = message->slot, .snapshot = message->payload, .hash = XXH3_createState()};
+    MR_ASSERT(file.hash != NULL);
+    mr_status status = save_file(store, message, &file);
+    XXH3_freeState(file.hash);
     tell_trouble(store, status);
     if (status == MR_OK) store->making.count++;
     MR_ASSERT(store->making.count <= store->making.slot_count);

@@ -48,7 +48,7 @@
  *   manifest-<i>                  unchanged manifests of the checkpoints before it
  *   shard-<place>-<slot>          the cut (replica.h), or its encoding by the host's format, with that format's ending
  *
- * Bounds  Snapshots travel in pieces (transfer.h). CHECKPOINT_STORE_ROOM bytes of incomplete ones are held, but one of
+ * Bounds  A file is written piece by piece, without a copy in memory. Snapshots travel in pieces (transfer.h). CHECKPOINT_STORE_ROOM bytes of incomplete ones are held, but one of
  *         any size; a FETCH beyond as many bytes that are on their way is ignored, and repeated by the replica.
  *
  * Pure except for the disk, whose operations block. */
@@ -70,9 +70,9 @@ typedef struct checkpoint_store checkpoint_store;
 
 typedef struct checkpoint_store_format { /* format of snapshot files; may block, like the disk */
     const char *ending;                  /* ending of file names; static */
-    /* decode restores the bytes that encode received. The output buffer is empty. MR_CORRUPT: the file has another
-     * format. */
-    mr_status (*encode)(void *context, uint32_t slot, span shard, buffer *file);
+    /* decode restores the bytes that encode received; its output buffer is empty. MR_CORRUPT: the file has another
+     * format. encode puts the file piece by piece, and is called for a snapshot more than once. */
+    mr_status (*encode)(void *context, uint32_t slot, span shard, const byte_sink *file);
     mr_status (*decode)(void *context, span file, buffer *shard);
 } checkpoint_store_format;
 

@@ -72,12 +72,14 @@ void snapshot_fixture_add(table_catalog *catalog, const table_catalog_table *tab
     free(bytes);
 }
 
-table_catalog snapshot_fixture_names(void) {
+table_catalog snapshot_fixture_names(void) { return snapshot_fixture_names_with("words"); }
+
+table_catalog snapshot_fixture_names_with(const char *second) {
     const mr_ps_array arrays[] = {{.name = "w", .dims = 1, .shape = {12}}, {.name = "b/1", .dims = 1, .shape = {12}}};
     const mr_ps_table_options options[] = {{.dim = 2, .optimizer = "adam"},
                                            {.kind = MR_PS_VECTORS},
                                            {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2}};
-    static const char *const texts[] = {"users", "words", "net"};
+    const char *const texts[] = {"users", second, "net"};
     table_catalog out = {0};
     for (int i = 0; i < 3; i++) {
         table_catalog_table table;

@@ -142,7 +142,8 @@ static void tables_are_added_up(void **state) {
     table_catalog names = snapshot_fixture_names();
     buffer file;
     buffer_init(&file, LIMIT);
-    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, &file), MR_OK);
+    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, &(byte_sink){buffer_put, &file}),
+                     MR_OK);
     span content = span_of(file.data, file.size);
     assert_true(temp_dir_folder(folder));
     write_manifest(folder, CHECKPOINT_STORE_MANIFEST, 9, 2, content);

@@ -154,7 +154,7 @@ static void learn_tables(checkpoint_thread *thread) {
     }
 }
 
-static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
+static mr_status encode(void *context, uint32_t slot, span shard, const byte_sink *file) {
     checkpoint_thread *thread = context;
     learn_tables(thread);
     return snapshot_file_encode(slot, shard, &thread->catalog, file);

@@ -20,7 +20,7 @@ static size_t item_of(const table_schema *schema) { return safetensors_item(snap
 
 typedef struct maker {
     safetensors list;
-    void **memory; /* owned: memory of new columns */
+    void **memory; /* owned: heads of blocks, and columns */
     size_t count;
     const table_catalog *catalog;
 } maker;
@@ -58,6 +58,128 @@ static table_catalog_table find_table(const table_catalog *catalog, uint32_t id)
     return table;
 }
 
+/* ---- Columns of rows and vectors, which lie entry by entry in a snapshot. */
+
+typedef struct column {
+    const uint8_t *at; /* first entry */
+    uint32_t count;
+    size_t row, from, size; /* of rows: bytes of a row; place of the column in it, and its bytes */
+    size_t item;            /* of vectors: bytes of a value */
+} column;
+
+typedef struct column_writer { /* gathers small values before they are put */
+    const byte_sink *out;
+    mr_status status; /* first failure */
+    size_t used;
+    uint8_t bytes[16 * 1024];
+} column_writer;
+
+static void column_flush(column_writer *writer) {
+    if (writer->status == MR_OK && writer->used != 0)
+        writer->status = byte_sink_put(writer->out, span_of(writer->bytes, writer->used));
+    writer->used = 0;
+}
+
+static void column_put(column_writer *writer, const void *bytes, size_t size) {
+    if (size > sizeof writer->bytes - writer->used) column_flush(writer);
+    if (size > sizeof writer->bytes) {
+        if (writer->status == MR_OK) writer->status = byte_sink_put(writer->out, span_of(bytes, size));
+        return;
+    }
+    if (size != 0) memcpy(writer->bytes + writer->used, bytes, size);
+    writer->used += size;
+}
+
+static mr_status column_end(column_writer *writer) {
+    column_flush(writer);
+    return writer->status;
+}
+
+typedef struct row_head { /* of a key in a piece (sparse_table.h) */
+    uint64_t hash;
+    uint32_t seen, touches;
+} row_head;
+_Static_assert(sizeof(row_head) == SPARSE_TABLE_PIECE_KEY, "a head has no gaps");
+
+/* Reads the head of a key, and steps to the next key. Returns the row; NULL: the key has none. */
+static const uint8_t *next_row(const column *column, const uint8_t **at, row_head *head) {
+    memcpy(head, *at, sizeof *head);
+    const uint8_t *row = head->touches == 0 ? *at + sizeof *head : NULL;
+    *at += sizeof *head + (row != NULL ? column->row : 0);
+    return row;
+}
+
+static mr_status put_row_keys(const void *data, const byte_sink *out) {
+    const column *column = data;
+    column_writer writer = {.out = out};
+    const uint8_t *at = column->at;
+    row_head head;
+    for (uint32_t i = 0; i < column->count; i++) {
+        (void)next_row(column, &at, &head);
+        column_put(&writer, &(uint64_t){sparse_key(head.hash)}, sizeof(uint64_t));
+    }
+    return column_end(&writer);
+}
+
+static mr_status put_row_numbers(const void *data, const byte_sink *out) {
+    const column *column = data;
+    column_writer writer = {.out = out};
+    const uint8_t *at = column->at;
+    row_head head;
+    for (uint32_t i = 0; i < column->count; i++) {
+        (void)next_row(column, &at, &head);
+        column_put(&writer, (const uint8_t *)&head + column->from, column->size);
+    }
+    return column_end(&writer);
+}
+
+static mr_status put_row_values(const void *data, const byte_sink *out) {
+    const column *column = data;
+    column_writer writer = {.out = out};
+    const uint8_t *at = column->at;
+    row_head head;
+    for (uint32_t i = 0; i < column->count; i++) {
+        const uint8_t *row = next_row(column, &at, &head);
+        if (row != NULL) column_put(&writer, row + column->from, column->size);
+    }
+    return column_end(&writer);
+}
+
+typedef enum vector_part { VECTOR_KEY, VECTOR_LENGTH, VECTOR_VALUES } vector_part;
+
+static mr_status put_vectors(const void *data, vector_part part, const byte_sink *out) {
+    const column *column = data;
+    column_writer writer = {.out = out};
+    const uint8_t *at = column->at;
+    for (uint32_t i = 0; i < column->count; i++) {
+        uint32_t length;
+        memcpy(&length, at + sizeof(uint64_t), sizeof length);
+        if (part == VECTOR_KEY) column_put(&writer, at, sizeof(uint64_t));
+        if (part == VECTOR_LENGTH) column_put(&writer, &length, sizeof length);
+        at += ENGINE_VECTOR_HEAD;
+        if (part == VECTOR_VALUES) column_put(&writer, at, length * column->item);
+        at += length * column->item;
+    }
+    return column_end(&writer);
+}
+
+static mr_status put_vector_keys(const void *data, const byte_sink *out) { return put_vectors(data, VECTOR_KEY, out); }
+static mr_status put_vector_lengths(const void *data, const byte_sink *out) {
+    return put_vectors(data, VECTOR_LENGTH, out);
+}
+static mr_status put_vector_values(const void *data, const byte_sink *out) {
+    return put_vectors(data, VECTOR_VALUES, out);
+}
+
+static void add_column(maker *maker, const char *table, const char *what, safetensors_dtype dtype,
+                       const uint64_t *shape, uint32_t dims, column column, safetensors_put_fn *put) {
+    name_text name;
+    struct column *kept = make_room(maker, sizeof *kept);
+    *kept = column;
+    snprintf(name, sizeof name, "%s/%s", table, what);
+    safetensors_add_put(&maker->list, name, dtype, shape, dims, kept, put);
+}
+
 static bool split_sparse(maker *maker, const char *table, const table_schema *schema, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t head[4] = {0};
@@ -66,26 +188,26 @@ static bool split_sparse(maker *maker, const char *table, const table_schema *sc
     memcpy(head, piece, sizeof head);
     size_t row = head[2], values = schema->dim * item_of(schema), rows = 0;
     if (row < values || head[1] > reader_left(&reader) / SPARSE_TABLE_PIECE_KEY) return false;
-    uint64_t *keys = make_room(maker, head[1] * sizeof *keys);
-    uint32_t *seen = make_room(maker, head[1] * sizeof *seen), *touches = make_room(maker, head[1] * sizeof *touches);
-    uint8_t *shown = make_room(maker, bytes.size), *state = make_room(maker, bytes.size);
+    column all = {.at = reader.at, .count = head[1], .row = row}, seen = all, touches = all, shown = all, state = all;
     for (uint32_t i = 0; i < head[1]; i++) {
-        keys[i] = sparse_key(reader_u64(&reader));
-        seen[i] = reader_u32(&reader);
-        touches[i] = reader_u32(&reader);
-        if (touches[i] != 0) continue;
-        const uint8_t *from = reader_bytes(&reader, row);
-        if (from == NULL) return false;
-        memcpy(shown + rows * values, from, values);
-        memcpy(state + rows++ * (row - values), from + values, row - values);
+        (void)reader_bytes(&reader, offsetof(row_head, touches));
+        if (reader_u32(&reader) != 0) continue;
+        (void)reader_bytes(&reader, row);
+        rows++;
     }
     if (reader.failed || reader_left(&reader) != 0) return false;
+    seen.from = offsetof(row_head, seen);
+    touches.from = offsetof(row_head, touches);
+    seen.size = touches.size = sizeof(uint32_t);
+    shown.size = state.from = values;
+    state.size = row - values;
     add_bytes(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
-    add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, keys);
-    add_of(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen);
-    add_of(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches);
-    add_of(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){rows, schema->dim}, 2, shown);
-    add_of(maker, table, "state", SAFETENSORS_U8, (uint64_t[]){rows, row - values}, 2, state);
+    add_column(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, all, put_row_keys);
+    add_column(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen, put_row_numbers);
+    add_column(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches, put_row_numbers);
+    add_column(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){rows, schema->dim}, 2, shown,
+               put_row_values);
+    add_column(maker, table, "state", SAFETENSORS_U8, (uint64_t[]){rows, row - values}, 2, state, put_row_values);
     return true;
 }
 
@@ -94,22 +216,20 @@ static bool split_vectors(maker *maker, const char *table, const table_schema *s
     uint32_t count = reader_u32(&reader);
     size_t item = item_of(schema), total = 0;
     if (reader.failed || count > reader_left(&reader) / ENGINE_VECTOR_HEAD) return false;
-    uint64_t *keys = make_room(maker, count * sizeof *keys);
-    uint32_t *lengths = make_room(maker, count * sizeof *lengths);
-    uint8_t *values = make_room(maker, bytes.size);
+    const column all = {.at = reader.at, .count = count, .item = item};
     for (uint32_t i = 0; i < count; i++) {
-        keys[i] = reader_u64(&reader);
-        lengths[i] = reader_u32(&reader);
-        const uint8_t *from = reader_bytes(&reader, lengths[i] * item);
-        if (from == NULL) return false;
-        memcpy(values + total * item, from, lengths[i] * item);
-        total += lengths[i];
+        (void)reader_u64(&reader);
+        uint32_t length = reader_u32(&reader);
+        if (reader_bytes(&reader, length * item) == NULL) return false;
+        total += length;
     }
-    add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){count}, 1, keys);
-    add_of(maker, table, "lengths", SAFETENSORS_U32, (uint64_t[]){count}, 1, lengths);
-    add_of(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){total}, 1, values);
+    add_column(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){count}, 1, all, put_vector_keys);
+    add_column(maker, table, "lengths", SAFETENSORS_U32, (uint64_t[]){count}, 1, all, put_vector_lengths);
+    add_column(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){total}, 1, all, put_vector_values);
     return reader_left(&reader) == 0;
 }
+
+/* ---- Blocks. */
 
 /* Name of an array of a block: first the values, then the previous version if kept, then the optimizer state. */
 static const char *part_name(uint32_t part, bool keeps, char room[20]) {
@@ -184,7 +304,9 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, bool k
             if (from == NULL) return false;
             name_text name;
             snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], part_name(part, keeps, state));
-            safetensors_add(&maker->list, name, part_dtype(schema, part, keeps), (uint64_t[]){place[2]}, 1, from);
+            safetensors_dtype dtype = part_dtype(schema, part, keeps);
+            if (safetensors_item(dtype) != item) return false; /* optimizer state of counters: there is none */
+            safetensors_add(&maker->list, name, dtype, (uint64_t[]){place[2]}, 1, from);
         }
     }
     add_of(maker, table, "blocks", SAFETENSORS_U8, (uint64_t[]){count, SNAPSHOT_READER_BLOCK}, 2, heads);
@@ -235,6 +357,9 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     if (source.content.data == NULL ||
         table_schema_decode(span_of(source.defined, TABLE_SCHEMA_SIZE), &source.schema) != MR_OK)
         return false;
+    uint8_t again[TABLE_SCHEMA_SIZE];
+    table_schema_encode(&source.schema, again);
+    if (memcmp(again, source.defined, sizeof again) != 0) return false;
     source.listed = find_table(maker->catalog, source.schema.id);
     bool good = split_source(maker, index, keeps, &source, reader);
     table_catalog_table_fini(&source.listed);
@@ -283,7 +408,20 @@ static void say_slot(maker *maker, uint32_t slot) {
     safetensors_say(&maker->list, "slot", text);
 }
 
-/* Whether the file decodes to the same bytes; otherwise the snapshot is stored as one tensor. */
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Tables or arrays may have names that make the same name of a tensor. */
+static bool has_unique_names(const safetensors *list) {
+    const char **names = xcalloc(list->count + 1, sizeof *names);
+    bool unique = true;
+    for (size_t i = 0; i < list->count; i++) names[i] = list->tensors[i].name;
+    qsort(names, list->count, sizeof *names, compare_names);
+    for (size_t i = 1; i < list->count && unique; i++) unique = strcmp(names[i - 1], names[i]) != 0;
+    free(names);
+    return unique;
+}
+
+/* Whether the file decodes to the same bytes. */
 static bool reads_back(const buffer *file, span shard) {
     buffer again;
     buffer_init(&again, shard.size + 1);
@@ -293,16 +431,30 @@ static bool reads_back(const buffer *file, span shard) {
     return same;
 }
 
-mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, buffer *out) {
+/* A small file is made in memory, and checked before it is put: MR_CORRUPT. */
+static mr_status put_checked(const safetensors *list, span shard, const byte_sink *out) {
+    buffer file;
+    buffer_init(&file, SIZE_MAX);
+    mr_status status = safetensors_write(list, &file);
+    if (status == MR_OK && !reads_back(&file, shard)) status = MR_CORRUPT;
+    if (status == MR_OK) status = byte_sink_put(out, span_of(file.data, file.size));
+    buffer_fini(&file);
+    return status;
+}
+
+mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, const byte_sink *out) {
     maker maker = {.catalog = catalog};
+    mr_status status = MR_CORRUPT;
     say_slot(&maker, slot);
-    bool good = split(&maker, shard) && safetensors_write(&maker.list, out) == MR_OK && reads_back(out, shard);
+    if (split(&maker, shard) && has_unique_names(&maker.list))
+        status = shard.size <= SNAPSHOT_FILE_CHECKED ? put_checked(&maker.list, shard, out)
+                                                     : safetensors_stream(&maker.list, out);
     maker_fini(&maker);
-    if (good) return MR_OK;
+    if (status != MR_CORRUPT && status != MR_TOO_LARGE) return status;
     maker = (struct maker){.catalog = catalog};
     say_slot(&maker, slot);
     add_bytes(&maker, ".slot", "shard", shard.data, shard.size);
-    mr_status status = safetensors_write(&maker.list, out);
+    status = safetensors_stream(&maker.list, out);
     maker_fini(&maker);
     return status;
 }

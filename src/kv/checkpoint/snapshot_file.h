@@ -21,7 +21,10 @@
  * Texts of the file: "format" (SNAPSHOT_FILE_FORMAT), "slot", "tables" (their number), and for the table i "table.i"
  * (its name), "table.i.array.k" and "table.i.shape.k" (the name of the array k, and its shape, as in "8x5").
  *
- * Decoding the file gives the same bytes. A snapshot for which that does not hold is stored as one tensor, .slot/shard.
+ * Decoding the file gives the same bytes. A snapshot for which that does not hold is stored as one tensor, .slot/shard:
+ * one with other bytes than engine_snapshot.c writes, or with names of tables and arrays that make equal names of
+ * tensors. The file of a snapshot of up to SNAPSHOT_FILE_CHECKED bytes is also decoded and compared before it is
+ * written. A larger one is written piece by piece, without a copy.
  *
  * Pure. */
 #pragma once
@@ -32,9 +35,11 @@
 /* Another number also needs another CHECKPOINT_STORE_MAGIC. Format 1, of 0.2.0, has no .shelf/head of a version before. */
 #define SNAPSHOT_FILE_FORMAT SNAPSHOT_FILE_NAME "2"
 
-/* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". MR_NOMEM,
- * MR_TOO_LARGE. */
-MR_MUST mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, buffer *out);
+enum { SNAPSHOT_FILE_CHECKED = 8 << 20 };
+
+/* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". MR_NOMEM; errors of
+ * the sink, except MR_CORRUPT and MR_TOO_LARGE. */
+MR_MUST mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, const byte_sink *out);
 /* MR_CORRUPT: not a slot snapshot, or of another format */
 MR_MUST mr_status snapshot_file_check(const safetensors *list);
 /* decodes to a snapshot. MR_CORRUPT; the error has the cause */

@@ -10,15 +10,19 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
+#include "tests/support/engine_fixture.h"
 #include "tests/support/snapshot_fixture.h"
 #include "tests/support/temp_dir.h"
 
-enum { LIMIT = 1 << 24 };
+enum { LIMIT = 1 << 26 };
 
 static void comes_back(shared_bytes *shard, const table_catalog *catalog, buffer *file) {
     buffer again;
     buffer_init(&again, LIMIT);
-    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), catalog, file), MR_OK);
+    buffer_clear(file);
+    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), catalog, &(byte_sink){buffer_put, file}),
+                     MR_OK);
     assert_int_equal(snapshot_file_decode(span_of(file->data, file->size), &again), MR_OK);
     assert_int_equal(again.size, shared_bytes_bytes(shard).size);
     assert_memory_equal(again.data, shared_bytes_bytes(shard).data, again.size);
@@ -86,6 +90,79 @@ static void an_opaque_state_is_stored_as_one_tensor(void **state) {
     buffer_fini(&file);
 }
 
+/* A snapshot that is too large to be checked in memory: written piece by piece, it comes back as well. */
+static void a_large_snapshot_comes_back(void **state) {
+    enum { ROWS = 3000, DIM = 1000, BLOCKS = 16, ITEMS = 1 << 16, LONG = 20000 };
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {(int64_t)BLOCKS * ITEMS}};
+    const mr_ps_table_options options[] = {{.dim = DIM, .optimizer = "adagrad", .admit = 2},
+                                           {.kind = MR_PS_VECTORS},
+                                           {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = ITEMS}};
+    static const char *const names[] = {"rows", "vectors", "dense"};
+    table_catalog catalog = {0};
+    for (int i = 0; i < 3; i++) {
+        table_catalog_table table;
+        assert_int_equal(table_catalog_table_init(&table, names[i], &options[i]), MR_OK);
+        snapshot_fixture_add(&catalog, &table);
+        table_catalog_table_fini(&table);
+    }
+    for (int keeps = 0; keeps < 2; keeps++) {
+        void *engine = engine_ops.create(NULL, 0, keeps != 0);
+        float *values = xcalloc(ITEMS, sizeof *values);
+        payload_writer writer = {0};
+        for (size_t i = 0; i < ITEMS; i++) values[i] = (float)(i * 2654435761 >> 9 & 0xffff);
+        payload_define(&writer, (definition_options){.id = 1, .dim = DIM, .optimizer = "adagrad", .admit = 2});
+        payload_define(&writer, (definition_options){.id = 2, .kind = TABLE_SCHEMA_VECTORS});
+        payload_define(&writer, (definition_options){.id = 3, .kind = TABLE_SCHEMA_DENSE, .block = ITEMS});
+        engine_fixture_apply(engine, &writer, 1);
+        for (uint64_t push = 0; push < 2; push++)
+            for (uint64_t key = 0; key < ROWS; key++) {
+                if (push == 1 && key % 5 == 0) continue; /* stays without a row */
+                payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, &key, 1, values + key, DIM);
+                engine_fixture_apply(engine, &writer, 2);
+            }
+        for (uint32_t i = 0; i < 20; i++) {
+            payload_vector(&writer, PAYLOAD_ADD_VECTORS, 2, i, values + i, i % 3 == 0 ? 0 : i % 3 == 1 ? LONG : i);
+            payload_block(&writer, PAYLOAD_ADD_BLOCK, 3, (payload_place){0, i % BLOCKS, ITEMS, 0}, values, ITEMS);
+        }
+        engine_fixture_apply(engine, &writer, 3);
+        shared_bytes *bytes = engine_fixture_bytes(engine), *shard = snapshot_fixture_shard(shared_bytes_bytes(bytes));
+        assert_true(shared_bytes_bytes(shard).size > 2 * SNAPSHOT_FILE_CHECKED);
+        safetensors list;
+        buffer file;
+        buffer_init(&file, LIMIT);
+        comes_back(shard, &catalog, &file);
+        assert_int_equal(safetensors_read(span_of(file.data, file.size), &list), MR_OK);
+        assert_null(safetensors_find(&list, ".slot/shard"));
+        tensor(&list, "rows/keys", SAFETENSORS_U64, ROWS);
+        tensor(&list, "rows/values", SAFETENSORS_F32, (uint64_t)(ROWS - ROWS / 5) * DIM);
+        safetensors_fini(&list);
+        shared_bytes_room(shard)[shared_bytes_bytes(shard).size / 2] ^= 0x55; /* in a value, or in the head of a row */
+        comes_back(shard, &catalog, &file);
+        buffer_fini(&file);
+        shared_bytes_unref(bytes);
+        shared_bytes_unref(shard);
+        engine_ops.destroy(engine);
+        free(values);
+    }
+    table_catalog_fini(&catalog);
+}
+
+/* Two tables whose tensors would have equal names are stored as one tensor, whatever their size. */
+static void equal_names_are_not_used(void **state) {
+    table_catalog catalog = snapshot_fixture_names_with("table-4"); /* as the table that the catalog does not list */
+    shared_bytes *shard = snapshot_fixture_shard_of_tables(false);
+    safetensors list;
+    buffer file;
+    buffer_init(&file, LIMIT);
+    comes_back(shard, &catalog, &file);
+    assert_int_equal(safetensors_read(span_of(file.data, file.size), &list), MR_OK);
+    assert_non_null(safetensors_find(&list, ".slot/shard"));
+    safetensors_fini(&list);
+    table_catalog_fini(&catalog);
+    buffer_fini(&file);
+    shared_bytes_unref(shard);
+}
+
 static void a_file_that_is_no_snapshot_is_refused(void **state) {
     safetensors list = {0};
     buffer file, shard;
@@ -142,6 +219,8 @@ int main(void) {
         cmocka_unit_test(tables_are_tensors),
         cmocka_unit_test(an_opaque_state_is_stored_as_one_tensor),
         cmocka_unit_test(a_file_that_is_no_snapshot_is_refused),
+        cmocka_unit_test(a_large_snapshot_comes_back),
+        cmocka_unit_test(equal_names_are_not_used),
         cmocka_unit_test(another_reader_sees_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ typedef struct repartition {
 
 /* ---- Files. */
 
-static mr_status encode(void *context, uint32_t slot, span snapshot, buffer *file) {
+static mr_status encode(void *context, uint32_t slot, span snapshot, const byte_sink *file) {
     const repartition *change = context;
     return snapshot_file_encode(slot, snapshot, change->options->catalog, file);
 }

@@ -45,6 +45,7 @@ struct sim_node {
     void *state;
     bool up, inside, dying, dying_silent;
     uint32_t process;
+    mr_status doom;
     struct env env;
     rng rng;
     const transport_events *events;
@@ -284,6 +285,9 @@ void sim_node_spend(sim_node *node, int64_t us) {
 
 /* ---- Starting and ending a node's process. */
 
+void sim_node_doom(sim_node *node, mr_status status) { node->doom = status; }
+mr_status sim_node_doomed(const sim_node *node) { return node->doom; }
+
 sim_node *sim_node_add(sim *sim, const char *name, const sim_program *program, void *argument) {
     sim_node *node = xcalloc(1, sizeof *node);
     node->sim = sim;
@@ -315,6 +319,7 @@ void sim_node_start(sim_node *node) {
     MR_ASSERT(!node->up);
     sim *sim = node->sim;
     node->process++;
+    node->doom = MR_PEER_DIED;
     node->rng = sim_fork_rng(sim, STREAM_PROCESSES * (node->index + UINT64_C(1)) + node->process);
     node->env = (struct env){.clock = {&node_clock, node},
                              .rng = &node->rng,

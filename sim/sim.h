@@ -93,6 +93,10 @@ void sim_node_start(sim_node *node); /* the node must be down */
  * lost. Other nodes see their links close with MR_PEER_DIED, or see nothing if the crash is `silent` (the machine lost
  * its power). */
 void sim_node_crash(sim_node *node, bool silent);
+/* Links to the process that runs now close with this status instead of MR_PEER_DIED when it crashes: the processes of a
+ * machine may know why one was killed. */
+void sim_node_doom(sim_node *node, mr_status status);
+mr_status sim_node_doomed(const sim_node *node); /* MR_PEER_DIED: not doomed */
 
 /* For start(): sets the receiver of the transport's events of this process. */
 void sim_node_serve(sim_node *node, const transport_events *events, void *context);

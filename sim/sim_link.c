@@ -2,6 +2,7 @@
 #include "sim/sim_link.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,11 +177,19 @@ static void close_end(sim_link_end *end, const cause *why) {
     sim_leave(node);
 }
 
+/* The process at the other end is dead. */
+static void set_death(cause *cause, sim_link_end *end) {
+    const sim_node *node = sim_link_other(end)->port->node;
+    mr_status status = sim_node_doomed(node);
+    cause_set(cause, status, "the process on %s is gone", sim_node_name(node));
+    if (status != MR_PEER_DIED) cause->signal = SIGKILL;
+}
+
 static void close_by_packet(sim_link_end *end, mr_status status) {
     cause cause;
     const char *name = sim_node_name(sim_link_other(end)->port->node);
     switch (status) {
-    case MR_PEER_DIED: cause_set(&cause, status, "the process on %s is gone", name); break;
+    case MR_PEER_DIED: set_death(&cause, end); break;
     case MR_CLOSED: cause_set(&cause, status, "%s closed the link", name); break;
     default: cause_set(&cause, status, "%s ended the link: %s", name, mr_status_text(status)); break;
     }
@@ -535,7 +544,6 @@ void sim_link_heal(sim_link_pair *pair) {
         sim_link_end *end = &pair->ends[i];
         if (!sim_link_listening(end) || sim_link_other(end)->state != SIM_LINK_GONE) continue;
         sim_link_chore *chore = chore_add(end, CHORE_CLOSE, rng_between(&sim_link_network(end)->rng, 0, HEAL_MAX_US));
-        cause_set(&chore->cause, MR_PEER_DIED, "the process on %s is gone",
-                  sim_node_name(sim_link_other(end)->port->node));
+        set_death(&chore->cause, end);
     }
 }

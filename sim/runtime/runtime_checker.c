@@ -128,6 +128,25 @@ static void check_order(runtime_checker *checker, const runtime_work *work, uint
     }
 }
 
+/* Counts times since then, and recent earlier ones, which may have been unknown then. */
+static size_t times_since(const int64_t *times_us, size_t count, int64_t since_us) {
+    size_t late = 0;
+    for (size_t i = 0; i < count; i++) late += times_us[i] + NOTICE_US >= since_us;
+    return late;
+}
+
+static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
+    return times_since(checker->deaths_us, checker->deaths, since_us);
+}
+
+static uint32_t evictions_since(const runtime_checker *checker, int64_t since_us) {
+    return (uint32_t)times_since(checker->evictions_us, checker->evictions, since_us);
+}
+
+static size_t ends_since(const runtime_checker *checker, int64_t since_us) {
+    return deaths_since(checker, since_us) + evictions_since(checker, since_us);
+}
+
 void runtime_checker_begins(runtime_checker *checker, runtime_work *work, uint64_t process) {
     int number = (int)runtime_checker_number(checker, work);
     if (work->actor != SIZE_MAX) check_order(checker, work, process);
@@ -135,7 +154,8 @@ void runtime_checker_begins(runtime_checker *checker, runtime_work *work, uint64
     if (work->settled && !work->unsure && work->status != MR_CANCELLED &&
         runtime_checker_is_alive(checker, work->owner))
         sim_violation(checker->sim, "work %d begins, but it has ended already", number);
-    if (work->starts > work->retries) sim_violation(checker->sim, "work %d begins more often than it may", number);
+    if (work->starts > work->retries + (work->actor == SIZE_MAX ? evictions_since(checker, work->submitted_us) : 0))
+        sim_violation(checker->sim, "work %d begins more often than it may", number);
     if (work->starts > 0 && !work->unsure && runtime_checker_is_alive(checker, work->runner))
         sim_violation(checker->sim, "work %d begins again, but the process that ran it lives", number);
     if (work->taken > 0 && !work->unsure)
@@ -147,6 +167,16 @@ void runtime_checker_begins(runtime_checker *checker, runtime_work *work, uint64
 void runtime_checker_died(runtime_checker *checker) {
     MR_ASSERT(checker->deaths < RUNTIME_DEATHS_MAX);
     checker->deaths_us[checker->deaths++] = sim_now_us(checker->sim);
+}
+
+void runtime_checker_evicted(runtime_checker *checker) {
+    MR_ASSERT(checker->evictions < RUNTIME_DEATHS_MAX);
+    checker->evictions_us[checker->evictions++] = sim_now_us(checker->sim);
+}
+
+void runtime_checker_condemned(runtime_checker *checker) {
+    MR_ASSERT(checker->condemned < RUNTIME_DEATHS_MAX);
+    checker->condemned_us[checker->condemned++] = sim_now_us(checker->sim);
 }
 
 void runtime_checker_reset(runtime_checker *checker, uint64_t a, uint64_t b) {
@@ -213,22 +243,15 @@ static bool is_inherited(const runtime_checker *checker, const runtime_work *wor
     return false;
 }
 
-/* Counts deaths since then, and recent earlier ones, which may have been unknown then. */
-static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
-    size_t count = 0;
-    for (size_t i = 0; i < checker->deaths; i++) count += checker->deaths_us[i] + NOTICE_US >= since_us;
-    return count;
-}
-
 static bool actor_is_lost(const runtime_checker *checker, const runtime_work *work) {
     const runtime_actor *actor = &checker->actors[work->actor];
     /* the actor ends with its job */
     if (!actor->detached && !runtime_checker_is_alive(checker, actor->owner)) return true;
-    bool died = deaths_since(checker, actor->created_us) > actor->restarts; /* also an actor that was not created yet */
+    bool died = ends_since(checker, actor->created_us) > actor->restarts; /* also an actor that was not created yet */
     /* runtime_checker_check_actor knows more about actors that may be restarted */
     bool given_up = checker->failed_starts >= FAILED_STARTS && (actor->restarts != MR_NO_LIMIT || actor->starts == 0);
     return given_up || actor->killed || actor->fails || may_be_evicted(checker, actor) || died ||
-           deaths_since(checker, work->submitted_us) > 0;
+           ends_since(checker, work->submitted_us) > 0;
 }
 
 /* The work, or a work whose body started it, was cancelled or is unsure, or its owner is dead. */
@@ -264,7 +287,9 @@ static bool is_true(const runtime_checker *checker, const runtime_work *work, mr
         return may_be_evicted(checker, &checker->actors[work->actor]); /* before it was created */
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(checker, work);
     if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && checker->large)) return false;
-    return deaths_since(checker, work->submitted_us) > (work->gave ? 0 : work->retries);
+    if (status == MR_OBJECT_LOST || work->gave) return ends_since(checker, work->submitted_us) > 0;
+    return deaths_since(checker, work->submitted_us) > work->retries ||
+           times_since(checker->condemned_us, checker->condemned, sim_now_us(checker->sim)) > 0; /* a moment ago */
 }
 
 /* Checks a moment later, because the cause of the failure may be recorded after it. */

@@ -95,6 +95,10 @@ typedef struct runtime_checker {
     size_t place_count;
     int64_t deaths_us[RUNTIME_DEATHS_MAX]; /* times of process deaths */
     size_t deaths;
+    int64_t evictions_us[RUNTIME_DEATHS_MAX]; /* of workers that were ended to free memory, and whose tasks go on */
+    size_t evictions;
+    int64_t condemned_us[RUNTIME_DEATHS_MAX]; /* of workers that were ended to free memory, and whose task fails */
+    size_t condemned;
     uint64_t failed_starts; /* workers that ended before they joined */
     bool node_dead;
     bool large;      /* some works have large results */
@@ -121,7 +125,9 @@ uint32_t runtime_checker_sequence(const runtime_checker *checker, uint64_t owner
 
 void runtime_checker_begins(runtime_checker *checker, runtime_work *work, uint64_t process);
 void runtime_checker_settled(runtime_checker *checker, runtime_work *work, mr_status status, int64_t value);
-void runtime_checker_died(runtime_checker *checker);                                 /* a process died */
+void runtime_checker_died(runtime_checker *checker);      /* a process died */
+void runtime_checker_evicted(runtime_checker *checker);   /* a worker died, and its tasks are retried in any case */
+void runtime_checker_condemned(runtime_checker *checker); /* a worker died, and the task that it ran fails */
 void runtime_checker_reset(runtime_checker *checker, uint64_t a, uint64_t b);        /* the links between two break */
 void runtime_checker_made(runtime_checker *checker, size_t actor, uint64_t process); /* an actor begins there */
 

@@ -12,6 +12,9 @@
  *   rest      results are dropped, actors killed: no lease and no object is left, no resource is in use
  *   empty     the drivers leave: no worker is left
  *
+ * In the scenario `memory` the node also ends workers to free memory, which oom_policy.h chooses: a task that is retried
+ * after that has lost no retry.
+ *
  * The checker (runtime_checker.h) checks every work. */
 #include "sim/runtime/runtime_scenario.h"
 
@@ -32,6 +35,7 @@
 #define OUTAGE_US  INT64_C(4000000)
 #define RETRY_US   INT64_C(5000000) /* the node's longest wait after failed starts */
 #define DEATH_US   INT64_C(6000)
+#define EVICTIONS  0.6 /* share of ends for memory among the deaths of workers, in the scenario `memory` */
 #define KILL_US    INT64_C(3000)
 #define LATE_US    INT64_C(10000)
 
@@ -128,6 +132,8 @@ static void strike(void *context, uint64_t node_dies) {
         ; /* some are kept for the calm phase */
     } else if (world->resets && world->site_count > 0 && rng_chance(rng, 0.4)) {
         break_links(world);
+    } else if (world->memory && rng_chance(rng, EVICTIONS)) {
+        sim_runtime_world_evict(world);
     } else {
         lose_worker(world);
     }
@@ -224,6 +230,7 @@ static void play(sim_runtime_world *world) {
     world->quiet = true;
     on_drivers(world, remove_places);
     int64_t late_us = world->outage_us[1] == 0 ? 0 : world->outage_us[1] + RETRY_US; /* until workers start again */
+    if (world->memory) late_us += RETRY_US;                                          /* evicted tasks pause */
     if (!sim_run_until(world->sim, TROUBLE_US + CALM_US + late_us, all_ended, world, &ended)) return;
     if (!ended) {
         const node_core *core = sim_runtime_world_core(world);
@@ -292,11 +299,12 @@ static void plan_outage(sim_runtime_world *world, uint64_t seed) {
              (int)world->outage_us[1]);
 }
 
-static void run(const scenario_options *options, scenario_result *result) {
+static void run_with(const scenario_options *options, bool memory, scenario_result *result) {
     sim_runtime_world *world = xcalloc(1, sizeof *world);
     sim *sim = sim_create(options);
     rng *rng = sim_rng(sim);
     sim_runtime_world_init(world, sim);
+    world->memory = memory;
     set_network(sim, rng);
     if (resources_set(&world->total, "cpu", (double)rng_between(rng, 1, 4)) != MR_OK) MR_UNREACHABLE();
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
@@ -324,6 +332,9 @@ static void run(const scenario_options *options, scenario_result *result) {
     sim_runtime_world_fini(world);
     free(world);
 }
+
+static void run(const scenario_options *options, scenario_result *result) { run_with(options, false, result); }
+static void run_memory(const scenario_options *options, scenario_result *result) { run_with(options, true, result); }
 
 static const scenario_mutation mutations[] = {
     {"no-lending", "a worker that blocks keeps its resources", 300},
@@ -357,3 +368,12 @@ const scenario runtime_scenario = {
     .doc = "tasks and actors while processes die: each ends once, with the right result, in order",
     .mutations = mutations,
     .run = run};
+
+static const scenario_mutation memory_mutations[] = {
+    {"still-idle", "a worker that is ended to free memory still gets tasks and actors", 300},
+    {"no-later", "the end of a worker to free memory ends its tasks", 300},
+    {0},
+};
+
+const scenario memory_scenario = {"memory", "as runtime, with workers that the node ends to free memory",
+                                  memory_mutations, run_memory};

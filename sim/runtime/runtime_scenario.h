@@ -2,4 +2,4 @@
 #pragma once
 #include "sim/scenario.h"
 
-extern const scenario runtime_scenario;
+extern const scenario runtime_scenario, memory_scenario;

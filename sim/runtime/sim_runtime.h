@@ -34,7 +34,9 @@ typedef struct sim_runtime_site { /* a machine for one worker */
     uint64_t process; /* its name in the network */
     uint32_t program;
     bool ended;
-    bool killed; /* by the node, or it ended by itself: not by a fault */
+    bool killed;    /* by the node, or it ended by itself: not by a fault */
+    bool evicted;   /* ended by the node to free memory, and its tasks are retried */
+    bool condemned; /* ended by the node to free memory, and the task that it runs fails */
 } sim_runtime_site;
 
 typedef struct sim_runtime { /* a driver or a worker */
@@ -88,6 +90,7 @@ typedef struct sim_runtime_world {
     resources total;
     arena arena; /* memory of large values, if the checker has any */
     bool resets; /* links between drivers and workers break */
+    bool memory; /* memory is nearly used up at times */
 } sim_runtime_world;
 
 extern const sim_program runtime_node_program, runtime_driver_program, runtime_worker_program;
@@ -100,6 +103,7 @@ size_t sim_runtime_world_workers(const sim_runtime_world *world); /* alive */
 /* its process ends by itself, or by the node's order */
 void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_site *site);
 void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site); /* its process dies */
+void sim_runtime_world_evict(sim_runtime_world *world); /* the node ends a worker to free memory, if there is one */
 /* compares actors with the node's actor table */
 void sim_runtime_world_check_actors(sim_runtime_world *world);
 void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation */

@@ -35,7 +35,11 @@ static void note_loss(const sim_runtime_site *site) {
 static void site_ended(sim_runtime_site *site) {
     sim_runtime_world *world = site->world;
     site->ended = true;
-    runtime_checker_died(&world->checker);
+    if (site->condemned) runtime_checker_condemned(&world->checker);
+    if (site->evicted)
+        runtime_checker_evicted(&world->checker);
+    else
+        runtime_checker_died(&world->checker);
     if (sim_node_up(world->node))
         sim_node_after(world->node, rng_between(sim_rng(world->sim), 1, END_SEEN_US), child_ended,
                        sim_node_state(world->node), (uint64_t)site->pid);
@@ -114,6 +118,39 @@ static const launcher_ops launcher_table = {.program_add = program_add,
                                             .label = label,
                                             .drain = drain,
                                             .kill = kill_worker};
+
+/* ---- The memory monitor. */
+
+static sim_runtime_site *site_of(sim_runtime_world *world, int pid) {
+    for (size_t i = 0; i < world->site_count; i++)
+        if (world->sites[i].pid == pid) return &world->sites[i];
+    MR_UNREACHABLE();
+}
+
+static void evict(void *context, uint64_t unused) {
+    sim_runtime_world *world = ((sim_runtime_node_process *)context)->world;
+    node_core *core = ((sim_runtime_node_process *)context)->core;
+    oom_worker *workers;
+    oom_choice choice;
+    size_t count;
+    if (!node_manager_workers(core, &workers, &count)) return;
+    for (size_t i = 0; i < count; i++) workers[i].bytes = rng_below(sim_rng(world->sim), 4 * OOM_POLICY_IDLE_BYTES);
+    if (oom_policy_choose(workers, count, &choice)) {
+        const oom_worker *worker = &workers[choice.index];
+        sim_runtime_site *site = site_of(world, worker->pid);
+        note_loss(site);
+        site->evicted = choice.retry && !site->ended;
+        site->condemned = worker->role == OOM_TASK && !choice.retry;
+        if (!site->ended) sim_node_doom(site->node, choice.retry ? MR_EVICTED : MR_NOMEM);
+        sim_count(world->sim, choice.retry ? "evictions" : "ends for memory", 1);
+        node_manager_evict(core, worker->process, choice.retry, "memory is nearly used up");
+    }
+    free(workers);
+}
+
+void sim_runtime_world_evict(sim_runtime_world *world) {
+    if (sim_node_up(world->node)) sim_node_after(world->node, 1, evict, sim_node_state(world->node), 0);
+}
 
 /* ---- The node. */
 

@@ -147,6 +147,7 @@ static bool try_again(task *task, failure *cause, bool began) {
 static bool try_later(task *task) {
     tasks *tasks = task->class->tasks;
     bool begun = task->invocation.streams && stream_reader_began(&task->invocation);
+    if (MUTATED("no-later")) return task->retries = 0, false;
     if (task->cancelled || begun || tasks->worker->over != NULL || task->evictions >= tasks->evictions_max)
         return false;
     int64_t pause_us = EVICTED_US << (task->evictions < EVICTED_DOUBLINGS ? task->evictions : EVICTED_DOUBLINGS);

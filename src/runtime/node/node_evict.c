@@ -1,11 +1,12 @@
 /* node_evict.c — see node_manager.h: workers that the memory monitor may end, and their end. Tested by
- * tests/memory_monitor_test.c. */
+ * tests/memory_monitor_test.c and the scenario `memory` of the simulator. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "runtime/node/node_internal.h"
 
 bool node_manager_has_work(const node_core *core, bool *tasks_run) {
@@ -73,5 +74,8 @@ void node_manager_evict(node_core *core, uint64_t process, bool retry, const cha
     member->fate = retry ? MR_EVICTED : MR_NOMEM;
     free(member->sentence);
     member->sentence = xstrdup(why);
+    /* A task or an actor that came to this worker now, or when its lease is returned, would pay for its end. */
+    if (node_actor_in(&core->actors, process) == NULL && !MUTATED("still-idle"))
+        scheduler_worker_gone(core->scheduler, process);
     node_end_process(core, process);
 }

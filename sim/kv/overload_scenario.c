@@ -4,23 +4,22 @@
  * The network has no faults, and no process dies. Servers stop for up to SILENT_MAX_US, several at the same time, and
  * then continue; their links stay. An observer asks the scheduler for the cluster map, and reports a slot that had two
  * replicas and has one. There are three replicas of each slot, or two of them and no other server: with a third server
- * and two replicas, a slot may have one for the time in which the other is filled (ps/controller.h). */
+ * and two replicas, a slot may have one for the time in which the other is filled (ps/silence.h). */
 #include "sim/kv/overload_scenario.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "kv/control/control_wire.h"
-#include "ps/controller.h"
+#include "ps/silence.h"
 #include "sim/kv/kv_deployment.h"
 #include "sim/ps/ps_scenario.h"
 
-#define LOAD_US   INT64_C(15000000)
-#define SETTLE_US INT64_C(60000000)
-#define LOOK_US   INT64_C(5000)
-#define SILENT_MAX_US \
-    (CONTROLLER_HOLD_US - INT64_C(500000)) /* so that nobody is given up for the length of its silence */
-#define REST_US INT64_C(300000)            /* least time between two silences of a server */
+#define LOAD_US       INT64_C(15000000)
+#define SETTLE_US     INT64_C(60000000)
+#define LOOK_US       INT64_C(5000)
+#define SILENT_MAX_US (SILENCE_HOLD_US - INT64_C(500000)) /* so that nobody is given up for the length of its silence */
+#define REST_US       INT64_C(300000)                     /* least time between two silences of a server */
 
 typedef struct observer {
     kv_deployment_site *site;

@@ -12,8 +12,8 @@
  *   rest      results are dropped, actors killed: no lease and no object is left, no resource is in use
  *   empty     the drivers leave: no worker is left
  *
- * In the scenario `memory` the node also ends workers to free memory, which oom_policy.h chooses: a task that is retried
- * after that has lost no retry.
+ * In the scenario `memory` the node also ends workers to free memory, which oom_policy.h chooses: a task that is then
+ * retried has lost no retry.
  *
  * The checker (runtime_checker.h) checks every work. */
 #include "sim/runtime/runtime_scenario.h"

@@ -12,6 +12,7 @@
 #include "cluster/detector.h"
 #include "ps/rank_assignment.h"
 #include "ps/replica_log.h"
+#include "ps/silence.h"
 
 typedef struct known {
     uint32_t id;
@@ -121,49 +122,32 @@ static bool is_only_silent(const controller *controller, const known *known) {
            has_replicas(batcher_map(controller->batcher), known);
 }
 
-static bool is_sure(const controller *controller, uint32_t id, uint64_t incarnation) {
-    const known *known = find(&controller->servers, id);
-    return known != NULL && known->incarnation == incarnation &&
-           !detector_doubts(controller->detector, controller->servers.watch + id);
-}
-
 static bool leaves(const controller *controller, uint32_t id) {
     return binary_search_find(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
                               binary_search_u32) != NULL;
 }
 
-/* Whether all slots of a server that is only silent stay safe without it: two other replicas of each are left, or only
- * this one is missing then, and there is a server that can be filled in its place. */
-static bool can_be_missed(const controller *controller, const known *silent) {
-    const cluster_map *map = batcher_map(controller->batcher);
-    size_t servers = 0; /* that could hold its replicas, or hold others of these slots */
-    for (size_t i = 0; i < controller->servers.count; i++) {
-        const known *other = &controller->servers.list[i];
-        servers += is_sure(controller, other->id, other->incarnation) && !leaves(controller, other->id);
-    }
-    for (uint32_t i = 0; i < map->slot_count; i++) {
-        const cluster_map_slot *slot = &map->slots[i];
-        size_t others = 0;
-        if (cluster_map_place(slot, silent->id, silent->incarnation) < 0) continue;
-        for (size_t k = 0; k < slot->count; k++)
-            others += is_sure(controller, slot->chain[k].server, slot->chain[k].incarnation);
-        if (others < 2 && (others + 1 < map->copies || servers < map->copies)) return false;
-    }
-    return true;
-}
-
 /* Gives up one server that is only silent, if none was given up recently. */
 static void give_up_one(controller *controller) {
-    for (size_t i = 0; i < controller->servers.count; i++) {
-        known *known = &controller->servers.list[i];
-        if (!is_only_silent(controller, known)) known->silent_us = 0;
-        if (known->given_up || !is_only_silent(controller, known)) continue;
-        if (known->silent_us == 0) known->silent_us = controller->now_us;
-        bool waits = controller->now_us - known->silent_us < CONTROLLER_HOLD_US && !can_be_missed(controller, known);
-        if (controller->now_us < controller->spare_us || (waits && !MUTATED("no-hold"))) continue;
-        known->given_up = true;
-        controller->spare_us = controller->now_us + CONTROLLER_SPARE_US;
+    process_group *group = &controller->servers;
+    silence_server *servers = xcalloc(group->count + 1, sizeof *servers);
+    for (size_t i = 0; i < group->count; i++) {
+        const known *known = &group->list[i];
+        servers[i] = (silence_server){.id = known->id,
+                                      .incarnation = known->incarnation,
+                                      .sure = !detector_doubts(controller->detector, group->watch + known->id),
+                                      .leaves = leaves(controller, known->id),
+                                      .silent = is_only_silent(controller, known),
+                                      .given_up = known->given_up,
+                                      .silent_us = known->silent_us};
     }
+    size_t chosen = silence_choose(batcher_map(controller->batcher), servers, group->count, controller->now_us);
+    for (size_t i = 0; i < group->count; i++) group->list[i].silent_us = servers[i].silent_us;
+    if (chosen < group->count && controller->now_us >= controller->spare_us) {
+        group->list[chosen].given_up = true;
+        controller->spare_us = controller->now_us + SILENCE_SPARE_US;
+    }
+    free(servers);
 }
 
 /* A server that is known from a cluster map and has not spoken to this controller may be dead. A packet to a dead one

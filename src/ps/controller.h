@@ -14,17 +14,9 @@
  * disk, it acquires another incarnation (cluster/incarnation.h). A process that is silent for too long is suspected
  * (cluster/detector.h); after a wrong suspicion the process gets more time.
  *
- * A server that is only silent may be alive on an overloaded machine; then others soon seem silent, too. The kernel
- * closes the links of a process that dies, at once, and refuses new ones: a server whose link broke is taken out at
- * once, as many as there are. A link that ends with a timeout is one more sign of silence. Silence alone takes a server
- * out of the chains in these steps; until then it is doubted, and keeps its places (map_planner.h):
- *
- *   after CONTROLLER_SUSPECT_US   if its slots stay safe: two sure replicas of each are left, or only this one is
- *                                 missing, and another server can be filled in its place. So a machine that lost its
- *                                 power costs the ranks this time, where a spare server or a third replica exists
- *   CONTROLLER_HOLD_US later      in any case; pushes to its slots wait so long. Sooner would leave slots with one
- *                                 replica for as long as a live server is merely slow
- *   CONTROLLER_SPARE_US           pass at least between one server and the next
+ * A server whose link broke is taken out at once, as many as there are; a link that ends with a timeout is one more
+ * sign of silence. A server that is only silent may be alive on an overloaded machine: silence.h says when it is given
+ * up. Until then it is doubted, and keeps its places (map_planner.h).
  *
  * A controller that has restarted sends packets to the servers that it knows from the cluster map only: a link to a
  * dead one breaks.
@@ -54,8 +46,6 @@
 #define CONTROLLER_TICK_US    INT64_C(100000)
 #define CONTROLLER_SUSPECT_US INT64_C(600000)
 #define CONTROLLER_POLL_US    INT64_C(1000000)
-#define CONTROLLER_SPARE_US   INT64_C(1500000)
-#define CONTROLLER_HOLD_US    INT64_C(5000000)
 
 typedef struct controller_options {
     const char *address;     /* copied */

@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 #include "ps/replica_log.h"
+#include "ps/silence.h"
 #include "tests/support/message_recorder.h"
 
-enum { HOLD = CONTROLLER_HOLD_US / CONTROLLER_TICK_US };
+enum { HOLD = SILENCE_HOLD_US / CONTROLLER_TICK_US };
 
 typedef struct world {
     controller *controller;

@@ -354,3 +354,24 @@ def test_an_object_that_is_larger_than_the_store(run_program):
         print(len(miniray.get(maker.make.remote(3))))
         """)
     assert done.stdout == "False True True\nTrue True True\n3\n"
+
+
+def test_the_first_cause_survives_any_depth(ray):
+    """Each task of a nest waits for the next one; the text of the traceback is longer than what is kept of it."""
+    class OutOfStock(LookupError):
+        pass
+
+    @ray.remote(max_retries=0)
+    def nest(depth, how):
+        if depth > 1:
+            return ray.get(nest.remote(depth - 1, how))
+        if how == "dies":
+            os._exit(7)
+        raise OutOfStock("the first cause: 4711", "x" * 50_000)
+
+    with pytest.raises(OutOfStock, match="the first cause: 4711") as raised:
+        ray.get(nest.remote(40, "raises"))
+    assert isinstance(raised.value, ray.exceptions.RayTaskError) and type(raised.value.cause) is OutOfStock
+    assert raised.value.cause.args[0] == "the first cause: 4711"
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match="exited with status 7"):
+        ray.get(nest.remote(40, "dies"))

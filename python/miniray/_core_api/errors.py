@@ -10,7 +10,7 @@ import cloudpickle
 from miniray import _core, exceptions
 from miniray._core_api import FOLDERS
 
-_TEXT_MAX, _SHORT = 12000, 1000
+_TEXT_MAX, _PART_MAX, _SHORT = 12000, 4000, 1000  # a part: an entry of a traceback, or the text of an exception
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
 
 # By the numbers of mr_status.
@@ -121,16 +121,21 @@ def describe_failure(error, name):
     if isinstance(error, exceptions.RayTaskError):  # the error of another task passes through this one
         text, error = _passing_through(error), error.cause
     else:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-    text = f"{name}() (pid={os.getpid()})\n{text}"
-    if len(text) > _TEXT_MAX:
-        text = text[: _TEXT_MAX // 2] + "\n...\n" + text[-_TEXT_MAX // 2 :]
+        parts = traceback.format_exception(type(error), error, error.__traceback__)
+        text = "".join(_elided(part, _PART_MAX) for part in parts).rstrip()
+    text = _elided(f"{name}() (pid={os.getpid()})\n{text}", _TEXT_MAX)
     detail = pickle.dumps((name, text, os.getpid(), _pickled(error)))
     if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), _pickled(_shorter(error))))
     if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), b""))
     return f"{last[:400]}\n{text}", detail
+
+
+def _elided(text, most):
+    """The text without its middle if it is too long. What follows the middle is the same however often an error is passed
+    on, each time with more in front: the first cause."""
+    return text if len(text) <= most else f"{text[: most // 2]}\n...\n{text[-most // 2 :]}"
 
 
 def _passing_through(error):

@@ -124,7 +124,8 @@ MR_API MR_MUST mr_status mr_inspect_json(mr_arg value, char **out);
 /* ---- Scheduler and servers of a parameter server.
  *
  * Both functions serve in the calling thread until SIGTERM or SIGINT, then leave and return MR_OK. A server first moves
- * its slots to other servers, if there are any, within a minute; a second signal ends it at once. Other threads of the
+ * its slots to other servers, if there are any, within a minute, or waits for the scheduler's last checkpoint; a
+ * scheduler first makes that checkpoint (final_checkpoint_us). A second signal ends it at once. Other threads of the
  * process must block these signals. */
 
 typedef void mr_ps_listening_fn(void *context, const char *address);
@@ -194,6 +195,11 @@ typedef struct mr_ps_scheduler_options {
      * uses them after the next return to a checkpoint. */
     int64_t deadline_us;
     uint32_t backup_workers;
+    /* SIGTERM, SIGINT, and the drain of the last server: a checkpoint is made first if there are tables, with or
+     * without checkpoint_us, so that the next start has all pushes. The stop waits until it is complete, or until no
+     * slot was saved for this long, and at most 10 minutes; the log says what is missing. A second signal, a second or
+     * more after the first, ends the wait. [30 s]; negative: a stop makes no checkpoint */
+    int64_t final_checkpoint_us;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options {

@@ -42,7 +42,8 @@ MR_API const char *mr_ps_address(const mr_ps_deployment *deployment); /* of the 
 /* The process of a server, or of the scheduler (MR_PS_THE_SCHEDULER); waits while it starts. */
 MR_API MR_MUST mr_status mr_ps_pid(mr_context *mr, const mr_ps_deployment *deployment, int server, int64_t timeout_us,
                                    int *out);
-/* Ends the processes, the scheduler first, which saves its state in its folder. `mr` NULL: the runtime has ended, and
+/* Ends the processes, the scheduler first, which makes a last checkpoint if it has a checkpoint_dir
+ * (mr_ps_scheduler_options.final_checkpoint_us). `mr` NULL: the runtime has ended, and
  * the processes with it. Frees the deployment. */
 MR_API void mr_ps_stop(mr_context *mr, mr_ps_deployment *deployment);
 

@@ -1,5 +1,5 @@
-/* ps_saved.h — the checker's records of complete checkpoints (ps_checker.h): the lsn at which each slot was cut, and what
- * the deployment was then. */
+/* ps_saved.h — the checker's records of complete checkpoints (ps_checker.h): the lsn at which each slot was cut, and
+ * what the deployment was then. */
 #pragma once
 #include "ps/rank_set.h"
 #include "sim/ps/ps_workload.h"

@@ -43,6 +43,7 @@ enum {
     DEADLINE,
     CHECKPOINT,
     CONSISTENT,
+    FINAL,
     BALANCE,
     REMOTE,
     SCHEDULER,
@@ -84,6 +85,9 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case BACKUP: options->backup_workers = (uint32_t)read_number(text, "backup-workers", 1023, state); return 0;
     case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
+    case FINAL:
+        options->final_checkpoint_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "final-checkpoint", state);
+        return 0;
     case BALANCE:
         options->balance_us = strcmp(text, "never") == 0 ? -1 : read_every(text, "balance-every", state);
         return 0;
@@ -114,6 +118,10 @@ static const struct argp_option scheduler_options[] = {
     {"deadline", DEADLINE, "SECONDS", 0,
      "A bsp step ends this long after the first rank has ended it, without the late ranks (default: no deadline)", 0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Interval of automatic checkpoints (default: none are made)", 0},
+    {"final-checkpoint", FINAL, "SECONDS", 0,
+     "At SIGTERM and Ctrl-C a last checkpoint is made, for as long as it makes progress within this time, or never "
+     "(default: 30)",
+     0},
     {"balance-every", BALANCE, "SECONDS", 0,
      "Interval at which slots may move away from overloaded servers and hot slots get read replicas, or never "
      "(default: 5)",

@@ -2,7 +2,8 @@
  *
  *   this process ──► scheduler, server 0, server 1, …      children, which end with this process, even if it is killed
  *        ▲
- *        └── SIGTERM, SIGINT, or the end of the process of --parent-pid: all children end, temporary files are removed
+ *        └── SIGTERM, SIGINT, or the end of the process of --parent-pid: the scheduler makes a last checkpoint, unless
+ *            its directory is temporary; all children end, temporary files are removed
  *
  * A child that dies is started again: a server copies its slots from other replicas, the scheduler continues from its
  * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
@@ -25,7 +26,9 @@
 #include "cli/cmd_ps.h"
 #include "miniray/admin.h"
 
-enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000, LOOK_MS = 100 };
+enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, LOOK_MS = 100 };
+/* a scheduler that saves ends within 10 minutes (mr_ps_scheduler_options.final_checkpoint_us) */
+enum { END_MS = 5000, SAVE_MS = 605000, TWICE_MS = 1000 };
 enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
 enum { PATH_ROOM = 64 }; /* of a path in the temporary directory */
 
@@ -67,7 +70,9 @@ static bool make_place(local *local) {
     snprintf(local->address, sizeof local->address, "unix:%s/s", place);
     snprintf(local->folder, sizeof local->folder, "%s/state", place);
     if (local->scheduler.listen == NULL) local->scheduler.listen = local->address;
-    if (local->scheduler.checkpoint_dir == NULL) local->scheduler.checkpoint_dir = local->folder;
+    if (local->scheduler.checkpoint_dir != NULL) return true;
+    local->scheduler.checkpoint_dir = local->folder;
+    local->scheduler.final_checkpoint_us = -1; /* the folder is removed at the end */
     return true;
 }
 
@@ -79,6 +84,7 @@ static int be(local *local, unsigned number) {
     char name[] = "scheduler", short_name[16];
     snprintf(short_name, sizeof short_name, number == 0 ? "ps-scheduler" : "ps-server-%u", number - 1);
     prctl(PR_SET_NAME, short_name);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the whole process group, and this process's parent ends it in order */
     if (number == 0 && !local->begun) {
         local->scheduler.on_listening = ps_say_address;
         local->scheduler.context = name;
@@ -143,21 +149,31 @@ static int start_again(local *local) {
     return (int)least;
 }
 
-/* Ends all children. Servers have no state on disk and are killed; the scheduler gets SIGTERM and saves its state. */
-static void end(local *local) {
-    int64_t until_ms = now_ms() + END_MS;
-    for (unsigned i = 0; i < local->count; i++)
-        if (local->roles[i].pid != 0) kill(local->roles[i].pid, i == 0 ? SIGTERM : SIGKILL);
-    for (unsigned i = 0; i < local->count; i++) {
-        role *role = &local->roles[i];
-        while (role->pid != 0 && waitpid(role->pid, NULL, WNOHANG) == 0) {
-            struct pollfd wait = {.fd = local->signals, .events = POLLIN};
-            struct signalfd_siginfo info;
-            if (now_ms() >= until_ms) kill(role->pid, SIGKILL);
-            if (poll(&wait, 1, 10) > 0 && read(local->signals, &info, sizeof info) < 0) break;
-        }
-        role->pid = 0;
+/* Waits for the end of a child, until `until_ms`, or a second signal, which kills it. */
+static void await_end(const local *local, role *role, int64_t until_ms) {
+    const int64_t since_ms = now_ms();
+    while (role->pid != 0 && waitpid(role->pid, NULL, WNOHANG) == 0) {
+        struct pollfd wait = {.fd = local->signals, .events = POLLIN};
+        struct signalfd_siginfo info = {0};
+        if (now_ms() >= until_ms) kill(role->pid, SIGKILL);
+        if (poll(&wait, 1, 10) > 0 && read(local->signals, &info, sizeof info) < 0) break;
+        bool again = info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
+        if (again && now_ms() - since_ms >= TWICE_MS) until_ms = now_ms();
     }
+    role->pid = 0;
+}
+
+/* Ends all children: first the scheduler, which saves the tables from the servers. Servers have no state on disk and
+ * are killed. */
+static void end(local *local) {
+    bool saves = local->scheduler.final_checkpoint_us >= 0;
+    if (local->roles[0].pid != 0) {
+        kill(local->roles[0].pid, SIGTERM);
+        await_end(local, &local->roles[0], now_ms() + (saves ? SAVE_MS : END_MS));
+    }
+    for (unsigned i = 1; i < local->count; i++)
+        if (local->roles[i].pid != 0) kill(local->roles[i].pid, SIGKILL);
+    for (unsigned i = 1; i < local->count; i++) await_end(local, &local->roles[i], now_ms() + END_MS);
 }
 
 /* ---- Waiting for the end. */

@@ -16,7 +16,9 @@
 #include "net/socket/supervisor.h"
 #include "runtime/common/socket_dir.h"
 
-enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, END_US = 5 * 1000 * 1000, RETRIES = 1000 };
+enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, RETRIES = 1000 };
+/* a scheduler that makes its last checkpoint ends within 10 minutes (mr_ps_scheduler_options.final_checkpoint_us) */
+enum { END_US = 605 * 1000 * 1000 };
 
 struct mr_ps_deployment {
     socket_dir dir;
@@ -129,6 +131,7 @@ static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, con
     mr_ps_scheduler_options options = *given;
     MR_TRY(name_folder(deployment, given->checkpoint_dir, folder));
     options.checkpoint_dir = folder;
+    if (given->checkpoint_dir == NULL) options.final_checkpoint_us = -1; /* the folder is removed at the end */
     options.listen = deployment->address;
     name_actor(deployment, "scheduler", name);
     ps_actor_scheduler_args("ps-scheduler", &options, args);

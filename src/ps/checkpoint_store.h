@@ -40,8 +40,8 @@
  *
  *   file                 bytes    what
  *   manifest             4        CHECKPOINT_STORE_MAGIC
- *                        8 8 8 8  number of the checkpoint (0: none yet), 1 + the version of its slots with rounds (0: no
- *                                 slot has), generation, number of the cluster map of the seal
+ *                        8 8 8 8  number of the checkpoint (0: none yet), 1 + the version of its slots with rounds (0:
+ *                                 no slot has), generation, number of the cluster map of the seal
  *                        4        slots; each slot:
  *                        1 8 8 8  place, lsn, size, XXH3 of the snapshot
  *                        8        XXH3 of all bytes before

@@ -223,11 +223,13 @@ static void order_rounds(checkpointer *checkpointer, const cluster_map *map, bat
             order_slot(checkpointer, map, batcher, i, false);
 }
 
-/* The version that is cut is known: the checkpoint has its number if that is above all earlier ones. */
+/* The version that is cut is known: the checkpoint has its number if that is above the newest one, and no other version
+ * was tried under it. */
 static void cut_version(checkpointer *checkpointer, const cluster_map *map, uint64_t version) {
     forget_cuts(checkpointer, map);
     checkpointer->now_version = 1 + version;
-    checkpointer->wanted = higher(checkpointer->wanted, version);
+    checkpointer->wanted = higher(higher(checkpointer->newest, checkpointer->tried) + 1, version);
+    checkpointer->tried = checkpointer->wanted;
 }
 
 /* The answer to a question for the open version, or to an order to cut one. */
@@ -242,7 +244,6 @@ static void take_now(checkpointer *checkpointer, const cluster_map *map, const s
         note_cut(checkpointer, message->slot);
         if (message->slot == checkpointer->round_state) checkpointer->cut = checkpointer->wanted;
     } else if (open < checkpointer->now_version) {
-        checkpointer->wanted++; /* no slot mixes cuts of two versions */
         cut_version(checkpointer, map, message->lsn);
     } else if (open > checkpointer->now_version) {
         let_rounds_end(checkpointer);

@@ -32,9 +32,9 @@
  * mixed deployment has, too, are asked after that cut: then they have all steps before it, of every rank that was
  * counted (rank.h), and a rank that resumes from there repeats the rest.
  *
- * A version is cut when its round ends, and is the number of that checkpoint. If no worker has a rank, or no version was
- * cut for CHECKPOINTER_STILL_US, the rounds may stand still: ranks wait, compute, or ended inside a step. Then the last
- * version that all slots have reached is cut:
+ * A version is cut when its round ends, and is the number of that checkpoint. If no worker has a rank, or no version
+ * was cut for CHECKPOINTER_STILL_US, the rounds may stand still: ranks wait, compute, or ended inside a step. Then the
+ * last version that all slots have reached is cut:
  *
  *   ranks train ── no rank, or no cut for long ──► which version is open? ── v ──► MARK v now ── all OK ──► complete
  *        ▲                                                                          │  ▲ │
@@ -94,6 +94,7 @@ typedef struct checkpointer { /* ready when zero-initialized; ends with checkpoi
     int64_t asked_us;
     bool now;             /* a version is cut although no round ends */
     uint64_t now_version; /* 1 + that version; 0: the round state has not answered yet */
+    uint64_t tried;       /* last number under which a version was cut so */
     int64_t until_us;
     uint32_t signs;         /* reports of the checkpoint store since the patience began */
     uint64_t making, saved; /* last report of the store: number of the checkpoint in the making, and its stored slots */

@@ -631,6 +631,11 @@ void controller_drop(controller *controller, uint32_t rank, uint64_t term) {
 void controller_checkpoint(controller *controller) { checkpointer_want(&controller->checkpointer); }
 bool controller_marks(const controller *controller) { return controller->checkpointer.wanted != 0; }
 
+uint64_t controller_saved(const controller *controller, uint64_t *making) {
+    *making = controller->checkpointer.making;
+    return controller->checkpointer.saved;
+}
+
 bool controller_bound(const controller *controller, uint64_t *number) {
     return checkpointer_bound(&controller->checkpointer, number) || controller->options.checkpoints == NULL;
 }

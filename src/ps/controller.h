@@ -105,6 +105,8 @@ void controller_drop(controller *controller, uint32_t rank, uint64_t term);
 /* Requests a checkpoint that is completed later than now; several simultaneous requests make one checkpoint. */
 void controller_checkpoint(controller *controller);
 bool controller_marks(const controller *controller); /* a requested checkpoint is not complete yet */
+/* Number of saved slots of the checkpoint in the making (*making; 0: none), as the checkpoint store has reported it. */
+uint64_t controller_saved(const controller *controller, uint64_t *making);
 /* As checkpointer_bound; also true without a checkpoint store. */
 bool controller_bound(const controller *controller, uint64_t *number);
 

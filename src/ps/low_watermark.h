@@ -9,8 +9,8 @@
  * A checkpoint above b was begun when the answer was on its way, or later: it has all steps that were acknowledged
  * before the question. If none was ever begun (b is 0) the deployment can go back only to the empty state, and then
  * the data begin again as well (cluster/consumer_group.h). In rounds the version of a checkpoint is the number of steps
- * of each rank: no step from the version of k on is below the low watermark, for any b, because the round state is asked
- * first and its cut is reported later.
+ * of each rank: no step from the version of k on is below the low watermark, for any b, because the round state is
+ * asked first and its cut is reported later.
  *
  * Another generation goes back to a checkpoint: pending questions are dropped. Pure. */
 #pragma once

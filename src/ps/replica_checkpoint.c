@@ -11,8 +11,8 @@
  *
  * With rounds the values at a version are those bytes until the next round is applied, whenever they are copied, and
  * are kept until the round after that. So while no round ends, because ranks wait, compute or are gone, the last
- * version that all slots have reached is cut without an entry. A slot that has ended one round more, because a rank ended
- * inside the step, cuts the version that it has kept: the checkpoint has one version in all slots, and no rank is
+ * version that all slots have reached is cut without an entry. A slot that has ended one round more, because a rank
+ * ended inside the step, cuts the version that it has kept: the checkpoint has one version in all slots, and no rank is
  * waited for. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -52,6 +52,15 @@ def test_it_ends_with_the_program(how):
     wait_until(lambda: not any(map(is_there, pids)) and not os.path.exists(place_of(address)))
 
 
+def test_a_stop_saves(tmp_path):
+    for times in (1, 2):
+        with ps.start(num_servers=2, num_workers=1, checkpoint_dir=str(tmp_path / "state")) as deployment, \
+                deployment.connect() as connection:
+            table = connection.table("sums", dim=1)
+            table.push([1, 2, 3], [1, 2, 3])
+            assert table.pull([1, 2, 3]).ravel().tolist() == [times, 2 * times, 3 * times]
+
+
 def test_who_dies_is_started_again():
     with ps.start(num_servers=2, replicas=2, num_workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("kept", dim=1)

@@ -7,7 +7,8 @@ from miniray import _core
 from miniray.ps.errors import PsError
 
 _COMMAND = os.path.join(os.path.dirname(_core.__file__), "miniray-node")
-_USAGE, _END_S = 64, 20.0
+_USAGE = 64
+_END_S = 620.0  # longest time of the scheduler's last checkpoint, and the end of the servers
 
 
 class LocalProcesses:

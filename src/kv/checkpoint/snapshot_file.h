@@ -32,7 +32,8 @@
 #include "kv/control/table_catalog.h"
 
 #define SNAPSHOT_FILE_NAME "miniray slot "
-/* Another number also needs another CHECKPOINT_STORE_MAGIC. Format 1, of 0.2.0, has no .shelf/head of a version before. */
+/* Another number also needs another CHECKPOINT_STORE_MAGIC. Format 1, of 0.2.0, has no .shelf/head of a version
+ * before. */
 #define SNAPSHOT_FILE_FORMAT SNAPSHOT_FILE_NAME "2"
 
 enum { SNAPSHOT_FILE_CHECKED = 8 << 20 };

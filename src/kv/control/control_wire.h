@@ -17,7 +17,7 @@
  *   THOSE             likewise                                the processes (process_table.h)
  *   NOTE              cluster map, number, incarnation        app message between any two processes (app_message.h)
  *   LEAVE             0, number, incarnation                  none: this server drains (drain.h)
- *   LEFT              1 or 0                                  none; 1: no other server stays, end; 0: the slots move
+ *   LEFT              DRAIN_GO, _MOVES or _HELD (drain.h)     none
  *   SAVE              0, token                                none: asks for a checkpoint (checkpoint_requests.h)
  *   SAVED             its number or 0: not yet, token         the error as a text; none: under way
  *   TABLE_STATS       cluster map, number, incarnation        table sizes of a server (table_stats.h); not answered

@@ -25,7 +25,8 @@ bool drain_tick(drain *drain, const cluster_map *map, uint32_t server, uint64_t 
 void drain_take(drain *drain, const control_message *message, int64_t now_us) {
     if (!drain->leaving) return;
     drain->heard_us = now_us;
-    drain->told_to_go = message->stamp.view != 0;
+    drain->told_to_go = message->stamp.view == DRAIN_GO;
+    if (message->stamp.view == DRAIN_HELD) drain->since_us = now_us;
 }
 
 bool drain_is_over(const drain *drain, int64_t now_us) {

@@ -4,11 +4,13 @@
  *                          ├── the server is in no chain for DRAIN_GRACE_US, in which senders are
  *                          │   redirected ──► over
  *                          ├── LEFT: no other server stays to take its slots ──► over
- *                          └── no answer for DRAIN_DEAF_US, the scheduler ends too, or DRAIN_US have passed ──► over
+ *                          └── no answer for DRAIN_DEAF_US, the scheduler ends too, or DRAIN_US have passed (since it
+ *                              was last held) ──► over
  *
  *   control message  stamp: view, id, incarnation
  *   LEAVE     0, number, incarnation
- *   LEFT      1: no other server stays, end; 0: the slots move
+ *   LEFT      DRAIN_GO: no other server stays, end; DRAIN_MOVES: the slots move; DRAIN_HELD: no other server stays, and
+ *             the scheduler makes a last checkpoint (scheduler/final_checkpoint.h), whose time it bounds
  *
  * Pure. */
 #pragma once
@@ -19,6 +21,8 @@
 #define DRAIN_GRACE_US INT64_C(300000)
 #define DRAIN_DEAF_US  INT64_C(2000000)
 #define DRAIN_US       INT64_C(60000000)
+
+enum { DRAIN_MOVES, DRAIN_GO, DRAIN_HELD };
 
 typedef struct drain { /* zero-initialized: not draining */
     bool leaving, told_to_go;

@@ -9,7 +9,8 @@
 #include "kv/control/drain.h"
 #include "kv/control/drain_list.h"
 
-static const control_message go = {.stamp.view = 1}, stay = {.stamp.view = 0};
+static const control_message go = {.stamp.view = DRAIN_GO}, stay = {.stamp.view = DRAIN_MOVES},
+                             held = {.stamp.view = DRAIN_HELD};
 
 static void it_goes_when_it_has_nothing(void **state) {
     cluster_map_member chain[1] = {{.server = 4, .incarnation = 9}};
@@ -44,6 +45,9 @@ static void it_does_not_wait_for_ever(void **state) {
     }
     drain_take(&drain, &stay, DRAIN_US);
     assert_true(drain_is_over(&drain, DRAIN_US));
+    drain_take(&drain, &held, DRAIN_US); /* the scheduler saves the slots */
+    assert_false(drain_is_over(&drain, DRAIN_US + DRAIN_DEAF_US - 1));
+    assert_true(drain_is_over(&drain, DRAIN_US + DRAIN_DEAF_US));
     drain = (struct drain){0};
     drain_begin(&drain, 5000);
     drain_take(&drain, &go, 6000);

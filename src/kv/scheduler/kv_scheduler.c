@@ -22,6 +22,7 @@
 #include "kv/control/control_wire.h"
 #include "kv/control/data_service.h"
 #include "kv/control/dataset_spec.h"
+#include "kv/control/drain.h"
 #include "kv/control/drain_list.h"
 #include "kv/control/id_allocator.h"
 #include "kv/control/metadata_guard.h"
@@ -30,6 +31,7 @@
 #include "kv/control/sender_table.h"
 #include "kv/control/stall.h"
 #include "kv/control/storage_errors.h"
+#include "kv/scheduler/final_checkpoint.h"
 #include "kv/scheduler/repartition.h"
 #include "kv/scheduler/server_admission.h"
 #include "ps/controller.h"
@@ -56,6 +58,9 @@ struct kv_scheduler {
     id_allocator servers, workers;
     uint32_t admitted[ID_ALLOCATOR_MAX]; /* by number: what a server that registered here can decompress; 0: unknown */
     checkpoint_requests requests;
+    final_checkpoint final;
+    bool leaves;        /* the loop stops when `final` has ended */
+    int64_t leaves_us;  /* since then */
     int64_t settled_us; /* no number is assigned before this time */
     int64_t mark_us;    /* time of the next checkpoint */
     char checkpoints_address[SLOT_MESSAGE_ADDRESS_MAX];
@@ -128,17 +133,111 @@ static bool a_server_stays(const kv_scheduler *scheduler) {
     return false;
 }
 
-/* Handles a server's drain: other servers take its slots; without another server it need not wait. */
-static void let_leave(kv_scheduler *scheduler, link_id link, const control_message *question) {
-    if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
-    if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
-        controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
-    van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !a_server_stays(scheduler)}, (span){0});
+/* ---- The last checkpoint. */
+
+static bool has_tables(const kv_scheduler *scheduler) {
+    table_catalog catalog = {0};
+    bool has = table_catalog_decode(metadata_db_value(scheduler->db, TABLE_CATALOG_KEY), &catalog) == MR_OK &&
+               catalog.count != 0;
+    table_catalog_fini(&catalog);
+    return has;
+}
+
+static bool is_here(const kv_scheduler *scheduler, const cluster_map_member *member) {
+    const process_table_row *row =
+        process_table_find(control_server_process_table(scheduler->server), MR_PS_SERVERS, member->server);
+    return row != NULL && row->now.incarnation == member->incarnation &&
+           process_table_is_here(row, van_now_us(scheduler->van));
+}
+
+/* The first slot without a live server; the number of slots: none. */
+static uint32_t find_unserved(const kv_scheduler *scheduler) {
+    const cluster_map *map = controller_map(scheduler->controller);
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        bool served = false;
+        for (uint8_t k = 0; k < map->slots[i].count; k++)
+            served = served || is_here(scheduler, &map->slots[i].chain[k]);
+        if (!served) return i;
+    }
+    return map->slot_count;
 }
 
 /* Why a requested checkpoint is not complete yet; "": it is under way. */
 static const char *obstacle(const kv_scheduler *scheduler) {
     return scheduler->troubled ? scheduler->trouble : scheduler->stall;
+}
+
+/* False: there is nothing to save, or no last checkpoint is wanted. */
+static bool begin_final(kv_scheduler *scheduler, const char *why) {
+    const cluster_map *map = controller_map(scheduler->controller);
+    if (scheduler->options.final_us == 0 || map->number == 0 || !has_tables(scheduler)) return false;
+    /* the servers have drained after it */
+    if (scheduler->final.phase == FINAL_CHECKPOINT_COMPLETE && !a_server_stays(scheduler)) return false;
+    if (scheduler->final.phase == FINAL_CHECKPOINT_WAITING) return true;
+    log_info("%s: making a last checkpoint in %s", why, scheduler->folder);
+    final_checkpoint_begin(&scheduler->final, rng_next(van_env(scheduler->van)->rng), scheduler->options.final_us,
+                           van_now_us(scheduler->van));
+    return true;
+}
+
+static void say_final(const kv_scheduler *scheduler) {
+    const final_checkpoint *final = &scheduler->final;
+    uint64_t newest = checkpoint_thread_look_at(scheduler->thread).newest;
+    char cause[ERROR_TEXT_MAX];
+    if (final->phase == FINAL_CHECKPOINT_COMPLETE) {
+        log_info("checkpoint %llu is complete: the next start continues from it", (unsigned long long) final->number);
+        return;
+    }
+    if (final->phase == FINAL_CHECKPOINT_GONE)
+        snprintf(cause, sizeof cause, "no server with a replica of slot %u is alive", find_unserved(scheduler));
+    else if (obstacle(scheduler)[0] != '\0')
+        snprintf(cause, sizeof cause, "%s", obstacle(scheduler));
+    else
+        snprintf(cause, sizeof cause, "%llu of %u slots were saved in %.0f s, and no other in the last %.0f s",
+                 (unsigned long long) final->saved, controller_map(scheduler->controller)->slot_count,
+                 (double)(final->next_us - final->begun_us) / 1e6, (double) final->patience_us / 1e6);
+    log_warn("the last checkpoint in %s is not complete: %s; the next start continues from checkpoint %llu%s, without "
+             "later pushes",
+             scheduler->folder, cause, (unsigned long long)newest, newest == 0 ? " (none: with empty tables)" : "");
+}
+
+static void tick_final(kv_scheduler *scheduler, int64_t now_us) {
+    final_checkpoint_facts facts = {.served =
+                                        find_unserved(scheduler) == controller_map(scheduler->controller)->slot_count};
+    bool making = controller_marks(scheduler->controller);
+    facts.number = checkpoint_requests_ask(&scheduler->requests, scheduler->final.token, making, now_us);
+    if (facts.number == 0 && !making) controller_checkpoint(scheduler->controller);
+    facts.saved = controller_saved(scheduler->controller, &facts.making);
+    if (!final_checkpoint_tick(&scheduler->final, &facts, now_us)) return;
+    say_final(scheduler);
+    if (scheduler->leaves) van_stop(scheduler->van);
+}
+
+void kv_scheduler_leave(kv_scheduler *scheduler) {
+    int64_t now_us = van_now_us(scheduler->van);
+    bool again = scheduler->leaves;
+    if (again && now_us - scheduler->leaves_us < KV_SCHEDULER_TWICE_US) return;
+    if (!again) scheduler->leaves_us = now_us;
+    scheduler->leaves = true;
+    if (again && scheduler->final.phase == FINAL_CHECKPOINT_WAITING)
+        log_warn("a second signal: the last checkpoint in %s is given up; checkpoint %llu is the newest",
+                 scheduler->folder, (unsigned long long)checkpoint_thread_look_at(scheduler->thread).newest);
+    if (again || !begin_final(scheduler, "stopping")) van_stop(scheduler->van);
+}
+
+/* Handles a server's drain: other servers take its slots. Without another server it waits for the last checkpoint. */
+static void let_leave(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    uint64_t view = DRAIN_MOVES;
+    if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
+    if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
+        controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
+    if (a_server_stays(scheduler)) {
+        if (!scheduler->leaves) scheduler->final = (final_checkpoint){0};
+    } else {
+        if (scheduler->final.phase == FINAL_CHECKPOINT_NONE) (void)begin_final(scheduler, "the last server drains");
+        view = scheduler->final.phase == FINAL_CHECKPOINT_WAITING ? DRAIN_HELD : DRAIN_GO;
+    }
+    van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = view}, (span){0});
 }
 
 /* Handles a request for a checkpoint. The waiting process repeats its request, so only this call begins a
@@ -338,6 +437,8 @@ static int64_t next_us(void *context) {
     next_us = clock_earlier_us(next_us, data_service_next_us(scheduler->data_service));
     next_us = clock_earlier_us(next_us, scheduler->watch_us);
     next_us = clock_earlier_us(next_us, checkpoint_thread_next_us(scheduler->thread));
+    if (scheduler->final.phase == FINAL_CHECKPOINT_WAITING)
+        next_us = clock_earlier_us(next_us, scheduler->final.next_us);
     return clock_earlier_us(next_us, scheduler->mark_us);
 }
 
@@ -350,6 +451,8 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= data_service_next_us(scheduler->data_service)) data_service_tick(scheduler->data_service, now_us);
     if (now_us >= scheduler->watch_us) watch(scheduler);
     if (now_us >= checkpoint_thread_next_us(scheduler->thread)) checkpoint_thread_tick(scheduler->thread);
+    if (scheduler->final.phase == FINAL_CHECKPOINT_WAITING && now_us >= scheduler->final.next_us)
+        tick_final(scheduler, now_us);
     if (now_us < scheduler->mark_us) return;
     scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
     controller_checkpoint(scheduler->controller);

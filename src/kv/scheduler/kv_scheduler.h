@@ -24,6 +24,8 @@
 #define KV_SCHEDULER_SETTLE_US \
     INT64_C(1500000) /* after a restart: time for live processes to report before a number is assigned */
 
+#define KV_SCHEDULER_TWICE_US INT64_C(1000000) /* a signal to a process group and one to the process count as one */
+
 #define KV_SCHEDULER_TROUBLE_US INT64_C(30000000) /* interval of the log line that checkpoints fail */
 #define KV_SCHEDULER_WATCH_US   INT64_C(200000)   /* interval of the stall diagnosis (stall.h) */
 #define KV_SCHEDULER_PAUSE_US   INT64_C(10000000) /* longest quiesce of the ranks for an exact checkpoint */
@@ -50,6 +52,7 @@ typedef struct kv_scheduler_options {
     int64_t checkpoint_us;                          /* interval of checkpoints; 0: none */
     bool exact_checkpoints; /* outside BSP: ranks quiesce for a checkpoint (ps/checkpointer.h) */
     int64_t balance_us; /* interval at which slots may move to servers with less load (ps/load_tracker.h); 0: never */
+    int64_t final_us;   /* progress that the last checkpoint must make (final_checkpoint.h); 0: none is made */
     const env *env;     /* as of van_options; its disk is the folder */
 } kv_scheduler_options;
 
@@ -57,6 +60,9 @@ typedef struct kv_scheduler_options {
  * scheduler has the folder. Other statuses as of van_open, metadata_db_open, and sqlite_import: the folder is of
  * release 0.1.0 and cannot be converted. */
 MR_MUST mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **out);
+/* Makes a last checkpoint, then stops the loop: at once if there is nothing to save (final_checkpoint.h). A second call
+ * stops the loop at once. */
+void kv_scheduler_leave(kv_scheduler *scheduler);
 /* Announces an intended end of the whole deployment: the tables continue from a checkpoint at the next start, and no
  * loss is reported. */
 void kv_scheduler_stop(kv_scheduler *scheduler);

@@ -13,6 +13,7 @@
 #include "kv/dmlc_env.h"
 #include "kv/engine/section_decoder.h"
 #include "kv/engine/user_optimizer.h"
+#include "kv/scheduler/final_checkpoint.h"
 #include "kv/scheduler/kv_scheduler.h"
 #include "kv/server/kv_server.h"
 #include "kv/table/huge_pages.h"
@@ -25,23 +26,25 @@ _Static_assert((int)MR_PS_ASP == CONSISTENCY_ASP && (int)MR_PS_SSP == CONSISTENC
 typedef struct signals {
     int fd;
     sigset_t before;
-    event_loop *loop;
     event_loop_watch *watch;
-    kv_server *server; /* server that a signal drains; NULL: a signal stops the loop */
+    void (*leave)(void *role); /* ends the role; a second signal ends it at once */
+    void *role;
 } signals;
 
 static void on_signal(void *context) {
     signals *signals = context;
     struct signalfd_siginfo info;
     if (read(signals->fd, &info, sizeof info) != (ssize_t)sizeof info) return;
-    if (signals->server != NULL)
-        kv_server_leave(signals->server);
-    else
-        event_loop_stop(signals->loop);
+    signals->leave(signals->role);
 }
 
-static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_listening, void *context) {
-    signals signals = {.loop = van_loop(van), .server = server};
+static void leave_server(void *role) { kv_server_leave(role); }
+static void leave_scheduler(void *role) { kv_scheduler_leave(role); }
+
+static mr_status serve(van *van, void (*leave)(void *role), void *role, mr_ps_listening_fn *on_listening,
+                       void *context) {
+    event_loop *loop = van_loop(van);
+    signals signals = {.leave = leave, .role = role};
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -49,10 +52,10 @@ static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_liste
     pthread_sigmask(SIG_BLOCK, &set, &signals.before);
     signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     mr_status status = signals.fd < 0 ? error_errno("cannot create a signalfd for SIGTERM and SIGINT") : MR_OK;
-    if (status == MR_OK) status = event_loop_watch_add(signals.loop, signals.fd, on_signal, &signals, &signals.watch);
+    if (status == MR_OK) status = event_loop_watch_add(loop, signals.fd, on_signal, &signals, &signals.watch);
     if (status == MR_OK) {
         if (on_listening != NULL) on_listening(context, van_address(van));
-        event_loop_run(signals.loop);
+        event_loop_run(loop);
         event_loop_watch_remove(signals.watch);
     }
     if (signals.fd >= 0) close(signals.fd);
@@ -115,6 +118,9 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                                 .server_count = options->num_servers,
                                 .checkpoint_us = options->checkpoint_us,
                                 .exact_checkpoints = options->consistent_checkpoints != 0,
+                                .final_us = options->final_checkpoint_us == 0  ? FINAL_CHECKPOINT_PATIENCE_US
+                                            : options->final_checkpoint_us < 0 ? 0
+                                                                               : options->final_checkpoint_us,
                                 .balance_us = options->balance_us == 0  ? KV_SCHEDULER_BALANCE_US
                                               : options->balance_us < 0 ? 0
                                                                         : options->balance_us};
@@ -125,7 +131,9 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     MR_TRY(kv_scheduler_open(&own, &scheduler));
     mr_status status =
         handle(control_server_notes(kv_scheduler_control_server(scheduler)), options->apps, options->app_count);
-    if (status == MR_OK) status = serve(kv_scheduler_van(scheduler), NULL, options->on_listening, options->context);
+    if (status == MR_OK)
+        status =
+            serve(kv_scheduler_van(scheduler), leave_scheduler, scheduler, options->on_listening, options->context);
     if (status == MR_OK) kv_scheduler_stop(scheduler);
     kv_scheduler_close(scheduler);
     return status;
@@ -163,7 +171,8 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     app_rpc *rpc = control_client_notes(kv_process_control(kv_server_kv_process(server)));
     status = app_rpc_handle(rpc, USER_OPTIMIZER_ASK_APP, say_own, optimizers);
     if (status == MR_OK) status = handle(rpc, options->apps, options->app_count);
-    if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
+    if (status == MR_OK)
+        status = serve(kv_server_van(server), leave_server, server, options->on_listening, options->context);
     if (status == MR_OK && kv_server_is_deposed(server))
         status = error_set(MR_EXISTS, "another process has become server %u; this one ends",
                            kv_process_number(kv_server_kv_process(server)));

@@ -48,8 +48,9 @@
  *   manifest-<i>                  unchanged manifests of the checkpoints before it
  *   shard-<place>-<slot>          the cut (replica.h), or its encoding by the host's format, with that format's ending
  *
- * Bounds  A file is written piece by piece, without a copy in memory. Snapshots travel in pieces (transfer.h). CHECKPOINT_STORE_ROOM bytes of incomplete ones are held, but one of
- *         any size; a FETCH beyond as many bytes that are on their way is ignored, and repeated by the replica.
+ * Bounds  A file is written piece by piece, without a copy in memory. Snapshots travel in pieces (transfer.h).
+ *         CHECKPOINT_STORE_ROOM bytes of incomplete ones are held, but one of any size; a FETCH beyond as many bytes
+ *         that are on their way is ignored, and repeated by the replica.
  *
  * Pure except for the disk, whose operations block. */
 #pragma once

@@ -135,14 +135,6 @@ static bool a_server_stays(const kv_scheduler *scheduler) {
 
 /* ---- The last checkpoint. */
 
-static bool has_tables(const kv_scheduler *scheduler) {
-    table_catalog catalog = {0};
-    bool has = table_catalog_decode(metadata_db_value(scheduler->db, TABLE_CATALOG_KEY), &catalog) == MR_OK &&
-               catalog.count != 0;
-    table_catalog_fini(&catalog);
-    return has;
-}
-
 static bool is_here(const kv_scheduler *scheduler, const cluster_map_member *member) {
     const process_table_row *row =
         process_table_find(control_server_process_table(scheduler->server), MR_PS_SERVERS, member->server);
@@ -170,7 +162,8 @@ static const char *obstacle(const kv_scheduler *scheduler) {
 /* False: there is nothing to save, or no last checkpoint is wanted. */
 static bool begin_final(kv_scheduler *scheduler, const char *why) {
     const cluster_map *map = controller_map(scheduler->controller);
-    if (scheduler->options.final_us == 0 || map->number == 0 || !has_tables(scheduler)) return false;
+    if (scheduler->options.final_us == 0 || map->number == 0 || catalog_log_tables(scheduler->catalog)->count == 0)
+        return false;
     /* the servers have drained after it */
     if (scheduler->final.phase == FINAL_CHECKPOINT_COMPLETE && !a_server_stays(scheduler)) return false;
     if (scheduler->final.phase == FINAL_CHECKPOINT_WAITING) return true;

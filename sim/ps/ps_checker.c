@@ -33,7 +33,13 @@ void ps_checker_fini(ps_checker *checker) {
 
 /* ---- Rounds. */
 
+enum { ROUNDS_MAX = 1 << 20 }; /* far more than a run has */
+
 static ps_round *round_at(ps_checker *checker, uint64_t round) {
+    if (round > ROUNDS_MAX) {
+        sim_violation(checker->sim, "round %llu appears", (unsigned long long)round);
+        round = 0;
+    }
     while (checker->round_count <= round) {
         checker->rounds = xrealloc(checker->rounds, (checker->round_count + 1) * sizeof *checker->rounds);
         checker->rounds[checker->round_count++] = (ps_round){0};
@@ -158,7 +164,7 @@ void ps_checker_round(ps_checker *checker, const round_state_terms *terms) {
 /* With rounds in other slots, a rank skips steps only if their rounds were closed without it. */
 static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t from, uint64_t to) {
     size_t count = checker->histories[slot].count;
-    if (checker->round_slots == 0) return false;
+    if (checker->round_slots == 0 || to > ROUNDS_MAX) return false;
     for (uint64_t step = from; step < to; step++)
         if (!round_at(checker, step - 1)->over || was_counted(checker, slot, count, rank, step - 1)) return false;
     return true;

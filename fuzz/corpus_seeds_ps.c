@@ -172,7 +172,8 @@ static void seed_states(corpus_writer *writer) {
 static void seed_file(corpus_writer *writer, const char *name, shared_bytes *shard, const table_catalog *names) {
     buffer file;
     buffer_init(&file, SEED_SIZE_MAX);
-    mr_status status = snapshot_file_encode(6, shared_bytes_bytes(shard), names, &(byte_sink){buffer_put, &file});
+    mr_status status = snapshot_file_encode(6, shared_bytes_bytes(shard), names, SNAPSHOT_FILE_CHECKED,
+                                            &(byte_sink){buffer_put, &file});
     MR_ASSERT(status == MR_OK);
     seed(writer, "snapshot_reader", name, file.data, file.size);
     seed(writer, "snapshot_file", name, file.data, file.size);

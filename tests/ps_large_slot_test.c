@@ -54,7 +54,9 @@ static void a_slot_is_written_without_a_copy(void **state) {
     must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
     size_t peak_kb = memory_kb(fixture.scheduler, "VmHWM:");
     printf("# a slot of %d MB: %zu MB more than before\n", SLOT_MB, (peak_kb - before_kb) / 1024);
-    assert_true((peak_kb - before_kb) / 1024 < SLOT_MB * 13 / 10);
+    /* On an idle machine 1.2 times the slot; on an overloaded one 2.2 times were seen. Copies of the file would make it
+     * 4 times. */
+    assert_true((peak_kb - before_kb) / 1024 < SLOT_MB * 3);
     mr_ps_table_free(rows);
     mr_ps_table_free(dense);
     mr_ps_close(ps);

@@ -142,7 +142,8 @@ static void tables_are_added_up(void **state) {
     table_catalog names = snapshot_fixture_names();
     buffer file;
     buffer_init(&file, LIMIT);
-    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, &(byte_sink){buffer_put, &file}),
+    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, SNAPSHOT_FILE_CHECKED,
+                                          &(byte_sink){buffer_put, &file}),
                      MR_OK);
     span content = span_of(file.data, file.size);
     assert_true(temp_dir_folder(folder));

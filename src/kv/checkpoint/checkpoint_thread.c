@@ -157,7 +157,7 @@ static void learn_tables(checkpoint_thread *thread) {
 static mr_status encode(void *context, uint32_t slot, span shard, const byte_sink *file) {
     checkpoint_thread *thread = context;
     learn_tables(thread);
-    return snapshot_file_encode(slot, shard, &thread->catalog, file);
+    return snapshot_file_encode(slot, shard, &thread->catalog, SNAPSHOT_FILE_CHECKED, file);
 }
 
 static mr_status decode(void *context, span file, buffer *shard) { return snapshot_file_decode(file, shard); }

@@ -295,7 +295,7 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, bool k
         memcpy(place, head, sizeof place);
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         /* checked explicitly: empty arrays need no bytes */
-        if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false;
+        if (arrays == 0 || arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false;
         const char *array = array_name(&source->listed, place[0], unnamed);
         if (place[0] >= named) say_array(maker, index, place[0], array);
         if (place[0] >= named) named = place[0] + 1;
@@ -442,13 +442,13 @@ static mr_status put_checked(const safetensors *list, span shard, const byte_sin
     return status;
 }
 
-mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, const byte_sink *out) {
+mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, size_t checked,
+                               const byte_sink *out) {
     maker maker = {.catalog = catalog};
     mr_status status = MR_CORRUPT;
     say_slot(&maker, slot);
     if (split(&maker, shard) && has_unique_names(&maker.list))
-        status = shard.size <= SNAPSHOT_FILE_CHECKED ? put_checked(&maker.list, shard, out)
-                                                     : safetensors_stream(&maker.list, out);
+        status = shard.size <= checked ? put_checked(&maker.list, shard, out) : safetensors_stream(&maker.list, out);
     maker_fini(&maker);
     if (status != MR_CORRUPT && status != MR_TOO_LARGE) return status;
     maker = (struct maker){.catalog = catalog};

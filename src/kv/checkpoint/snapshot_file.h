@@ -38,9 +38,10 @@
 
 enum { SNAPSHOT_FILE_CHECKED = 8 << 20 };
 
-/* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". MR_NOMEM; errors of
- * the sink, except MR_CORRUPT and MR_TOO_LARGE. */
-MR_MUST mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, const byte_sink *out);
+/* Encodes a snapshot with the table names of the catalog; a table without one is named "table-ID". One of at most
+ * `checked` bytes is checked as described. MR_NOMEM; errors of the sink, except MR_CORRUPT and MR_TOO_LARGE. */
+MR_MUST mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, size_t checked,
+                                       const byte_sink *out);
 /* MR_CORRUPT: not a slot snapshot, or of another format */
 MR_MUST mr_status snapshot_file_check(const safetensors *list);
 /* decodes to a snapshot. MR_CORRUPT; the error has the cause */

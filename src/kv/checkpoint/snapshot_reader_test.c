@@ -19,7 +19,8 @@ static buffer file_of(bool keeps) {
     table_catalog names = snapshot_fixture_names();
     buffer file;
     buffer_init(&file, LIMIT);
-    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, &(byte_sink){buffer_put, &file}),
+    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, SNAPSHOT_FILE_CHECKED,
+                                          &(byte_sink){buffer_put, &file}),
                      MR_OK);
     table_catalog_fini(&names);
     shared_bytes_unref(shard);
@@ -101,7 +102,8 @@ static void a_snapshot_without_tables_lists_none(void **state) {
         snapshot_table table;
         buffer file;
         buffer_init(&file, LIMIT);
-        assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &none, &(byte_sink){buffer_put, &file}),
+        assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &none, SNAPSHOT_FILE_CHECKED,
+                                              &(byte_sink){buffer_put, &file}),
                          MR_OK);
         snapshot_reader reader = look_at(&file);
         assert_int_equal(reader.tables, 0);

@@ -24,7 +24,7 @@ typedef struct repartition {
 
 static mr_status encode(void *context, uint32_t slot, span snapshot, const byte_sink *file) {
     const repartition *change = context;
-    return snapshot_file_encode(slot, snapshot, change->options->catalog, file);
+    return snapshot_file_encode(slot, snapshot, change->options->catalog, SNAPSHOT_FILE_CHECKED, file);
 }
 
 static mr_status decode(void *context, span file, buffer *snapshot) { return snapshot_file_decode(file, snapshot); }

@@ -6,6 +6,8 @@
  *   servers join and leave  from one to eight, and back
  *   everything is killed    at random instants: no checkpoint that was reported complete is lost, whatever number of
  *                           servers it is restored onto
+ *   programs without steps  push to a slot of more than 64 MB, and one is idle, while servers are killed: nothing is
+ *                           lost, and no table is reset
  *
  * MINIRAY_PS_SECONDS is the duration of each of them (0: a few times), MINIRAY_PS_SEED the seed of random choices. */
 #include <setjmp.h>
@@ -27,6 +29,7 @@
 #include "tests/support/test_child.h"
 
 enum { KILLS = 4, RESTORES = 2, STEP_US = 4000, MANY = 8, LOOK_US = 10000000, LARGE = 3 << 19 };
+enum { HUGE_ITEMS = 18 << 20, PART_ITEMS = 1 << 16, PART_PUSHES = 8 };
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
@@ -310,17 +313,18 @@ static void servers_come_and_go(void **state) {
 
 /* ---- Large slots. */
 
-static mr_ps_table *large_table(mr_ps *ps) {
-    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
-    const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
-                                                   .array_count = 1, .optimizer = "momentum", .rate = 1);
+static mr_ps_table *open_large(mr_ps *ps, int64_t items, const char *optimizer) {
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {items}};
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = optimizer,
+                   .rate = strcmp(optimizer, "add") == 0 ? 0 : 1);
     mr_ps_table *table = NULL;
     assert_int_equal(mr_ps_table_create(ps, "large", &options, PS_FIXTURE_PATIENCE_US, &table), MR_OK);
     return table;
 }
 
-static void start_without_workers(ps_fixture *fixture) {
-    fixture->workers = 1; /* this process is the worker */
+static void start_without_workers(ps_fixture *fixture, uint32_t ranks) {
+    fixture->workers = ranks; /* of this process */
     assert_true(ps_fixture_start_scheduler(fixture));
     fixture->workers = 0;
     for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
@@ -336,9 +340,9 @@ static void large_slots_are_restored(void **state) {
     rng_init(&rng, 1);
     for (size_t i = 0; i < LARGE; i++) values[i] = (float)rng_below(&rng, 1000);
     assert_true(ps_fixture_init(&fixture));
-    start_without_workers(&fixture);
+    start_without_workers(&fixture, 1);
     assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
-    mr_ps_table *table = large_table(ps);
+    mr_ps_table *table = open_large(ps, LARGE, "momentum");
     assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_pull_array(table, 0, before, 0, LARGE, NULL, NULL), MR_OK);
@@ -351,13 +355,13 @@ static void large_slots_are_restored(void **state) {
     ps_fixture_kill(&fixture, &fixture.server[0]);
     ps_fixture_kill(&fixture, &fixture.scheduler);
     fixture.servers = 2;
-    start_without_workers(&fixture);
+    start_without_workers(&fixture, 1);
     assert_true(ps_fixture_full(&fixture, generation, NULL));
     map = look(&fixture);
     assert_int_equal(map->restored_from, checkpoint);
     mr_ps_cluster_map_free(map);
     assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
-    table = large_table(ps);
+    table = open_large(ps, LARGE, "momentum");
     assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     assert_int_equal(mr_ps_pull_array(table, 0, after, 0, LARGE, NULL, NULL), MR_OK);
     assert_memory_equal(after, before, LARGE * sizeof *after);
@@ -368,11 +372,78 @@ static void large_slots_are_restored(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
+/* ---- Programs without steps. */
+
+/* Adds to some parts of the table, and to `sums`. */
+static void push_parts(mr_ps *ps, mr_ps_table *table, float *sums, rng *rng) {
+    float ones[PART_ITEMS];
+    for (size_t i = 0; i < PART_ITEMS; i++) ones[i] = (float)(1 + i % 3);
+    for (int k = 0; k < PART_PUSHES; k++) {
+        uint64_t first = rng_below(rng, HUGE_ITEMS - PART_ITEMS);
+        mr_ps_ticket ticket;
+        assert_int_equal(mr_ps_push_array(table, 0, ones, first, PART_ITEMS, NULL, &ticket), MR_OK);
+        for (size_t i = 0; i < PART_ITEMS; i++) sums[first + i] += ones[i];
+    }
+    assert_int_equal(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US), MR_OK);
+}
+
+static void assert_shown(mr_ps_table *table, const float *sums, float *shown) {
+    assert_int_equal(mr_ps_pull_array(table, 0, shown, 0, HUGE_ITEMS, NULL, NULL), MR_OK);
+    assert_memory_equal(shown, sums, HUGE_ITEMS * sizeof *shown);
+}
+
+static void programs_without_steps_lose_nothing(void **state) {
+    ps_fixture fixture = {.servers = 3, .slots = 1, .copies = 2, .consistency = MR_PS_ASP};
+    float *sums = xcalloc(HUGE_ITEMS, sizeof *sums), *shown = xcalloc(HUGE_ITEMS, sizeof *shown);
+    times fills = {0};
+    rng rng;
+    rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));
+    assert_true(ps_fixture_init(&fixture));
+    start_without_workers(&fixture, 2);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    mr_ps *ps = ps_fixture_connect(&fixture, 0), *idle = ps_fixture_connect(&fixture, 1);
+    assert_true(ps != NULL && idle != NULL);
+    mr_ps_table *table = open_large(ps, HUGE_ITEMS, "add"), *seen = open_large(idle, HUGE_ITEMS, "add");
+    memset(shown, 0, HUGE_ITEMS * sizeof *shown);
+    /* every block exists: the slot has more than 64 MB */
+    assert_int_equal(mr_ps_push_array(table, 0, shown, 0, HUGE_ITEMS, NULL, NULL), MR_OK);
+    assert_shown(seen, sums, shown);
+    uint64_t generation = ps_fixture_generation(&fixture);
+    for (int64_t end_us = end_of_scene(); fills.count < KILLS || now_us() < end_us;) {
+        mr_ps_cluster_map *map = look(&fixture);
+        mr_ps_replica dead = map->slots[0].replicas[rng_below(&rng, map->slots[0].count)];
+        uint32_t victim = dead.server;
+        int64_t from_us = now_us();
+        mr_ps_cluster_map_free(map);
+        ps_fixture_kill(&fixture, &fixture.server[victim]);
+        push_parts(ps, table, sums, &rng);
+        ps_fixture_start_server(&fixture, victim);
+        push_parts(ps, table, sums, &rng);
+        assert_true(ps_fixture_full(&fixture, 0, &dead));
+        note(&fills, (double)(now_us() - from_us) / 1e6);
+        push_parts(ps, table, sums, &rng);
+    }
+    assert_shown(seen, sums, shown); /* the idle program is told nothing, since nothing was lost */
+    assert_shown(table, sums, shown);
+    assert_true(ps_fixture_generation(&fixture) == generation);
+    printf("    %zu servers were killed beside programs without steps\n", fills.count);
+    print_times("all copies of a slot of 72 MB are back after", &fills);
+    mr_ps_table_free(table);
+    mr_ps_table_free(seen);
+    mr_ps_close(ps);
+    mr_ps_close(idle);
+    free(fills.seconds);
+    free(sums);
+    free(shown);
+    assert_true(ps_fixture_fini(&fixture));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_is_killed_every_two_seconds),
         cmocka_unit_test(no_checkpoint_is_lost),
         cmocka_unit_test(large_slots_are_restored),
+        cmocka_unit_test(programs_without_steps_lose_nothing),
         cmocka_unit_test(servers_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

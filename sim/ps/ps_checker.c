@@ -1,5 +1,5 @@
 /* ps_checker.c — see ps_checker.h. */
-#include "sim/ps/ps_checker.h"
+#include "sim/ps/ps_checker_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ void ps_checker_fini(ps_checker *checker) {
 
 enum { ROUNDS_MAX = 1 << 20 }; /* far more than a run has */
 
-static ps_round *round_at(ps_checker *checker, uint64_t round) {
+ps_round *ps_checker_round_at(ps_checker *checker, uint64_t round) {
     if (round > ROUNDS_MAX) {
         sim_violation(checker->sim, "round %llu appears", (unsigned long long)round);
         round = 0;
@@ -49,9 +49,9 @@ static ps_round *round_at(ps_checker *checker, uint64_t round) {
     return &checker->rounds[round];
 }
 
-static bool is_round_state(const ps_checker *checker, uint32_t slot) { return slot == checker->value_slots; }
-static bool in_rounds(const ps_checker *checker, uint32_t slot) {
-    return slot < checker->round_slots || is_round_state(checker, slot);
+bool ps_checker_is_round_state(const ps_checker *checker, uint32_t slot) { return slot == checker->value_slots; }
+bool ps_checker_in_rounds(const ps_checker *checker, uint32_t slot) {
+    return slot < checker->round_slots || ps_checker_is_round_state(checker, slot);
 }
 
 /* The newest contribution record of this rank within the first `count` entries. */
@@ -62,7 +62,7 @@ static ps_contribution contribution_of(const ps_checker_history *history, size_t
     return (ps_contribution){.rank = rank};
 }
 
-static uint64_t last_name(const ps_checker *checker, uint32_t slot, size_t count, uint32_t rank) {
+uint64_t ps_checker_last_name(const ps_checker *checker, uint32_t slot, size_t count, uint32_t rank) {
     const ps_checker_history *history = &checker->histories[slot];
     ps_contribution contribution = contribution_of(history, count, rank);
     for (size_t i = count; i-- > contribution.at;)
@@ -74,18 +74,18 @@ static uint64_t last_name(const ps_checker *checker, uint32_t slot, size_t count
 /* Whether the rank was counted in this round, since its record begins (a round of the same number may precede the
  * record). */
 static bool was_counted(ps_checker *checker, uint32_t slot, size_t count, uint32_t rank, uint64_t round) {
-    return rank_set_has(&round_at(checker, round)->set, rank) &&
+    return rank_set_has(&ps_checker_round_at(checker, round)->set, rank) &&
            round >= contribution_of(&checker->histories[slot], count, rank).round;
 }
 
 /* A slot without rounds has all steps before this version, of each rank that was counted in the round that made it. */
-static void check_free(ps_checker *checker, uint32_t slot, size_t count, uint64_t version) {
-    if (version == 0 || in_rounds(checker, slot)) return;
+void ps_checker_check_free(ps_checker *checker, uint32_t slot, size_t count, uint64_t version) {
+    if (version == 0 || ps_checker_in_rounds(checker, slot)) return;
     for (uint32_t i = 0; i < checker->rank_count; i++)
         if (was_counted(checker, slot, count, i, version - 1) &&
-            seq_ended(last_name(checker, slot, count, i)) < version)
+            seq_ended(ps_checker_last_name(checker, slot, count, i)) < version)
             sim_violation(checker->sim, "rank %u was counted in round %d, and slot %u has %d steps of it", i,
-                          (int)version - 1, slot, (int)seq_ended(last_name(checker, slot, count, i)));
+                          (int)version - 1, slot, (int)seq_ended(ps_checker_last_name(checker, slot, count, i)));
 }
 
 /* A rank is missing in a round only if it was dropped, or if the round policy allows it. */
@@ -103,8 +103,9 @@ static void check_set(ps_checker *checker, uint64_t round, const ps_round *known
 static void check_norms(ps_checker *checker, uint32_t slot, uint64_t round, const ps_round *known,
                         const round_state_round *read) {
     size_t size = known->phases * sizeof(double), has = read->norms.size;
-    uint32_t needs =
-        checker->machine.measures && !is_round_state(checker, slot) ? float_machine_needs(slot, round + 1) : 0;
+    uint32_t needs = checker->machine.measures && !ps_checker_is_round_state(checker, slot)
+                         ? float_machine_needs(slot, round + 1)
+                         : 0;
     if (has > size || (has != 0 && memcmp(known->norms, read->norms.data, has) != 0))
         sim_violation(checker->sim, "slot %u closes round %d with norms that are not committed", slot, (int)round);
     if (has < needs * sizeof(double))
@@ -113,7 +114,7 @@ static void check_norms(ps_checker *checker, uint32_t slot, uint64_t round, cons
 }
 
 static void take_norms(ps_checker *checker, const replica_log_entry *entry) {
-    ps_round *round = round_at(checker, entry->name);
+    ps_round *round = ps_checker_round_at(checker, entry->name);
     if (entry->rank != round->phases || entry->rank >= STATE_MACHINE_PHASES_MAX ||
         entry->payload.size != sizeof(double)) {
         sim_violation(checker->sim, "the phase %u of round %d is measured after %u", entry->rank, (int)entry->name,
@@ -130,13 +131,13 @@ static void end_round(ps_checker *checker, uint32_t slot, const replica_log_entr
         sim_violation(checker->sim, "slot %u goes from version %d to %d", slot, (int)history->version - 1,
                       (int)entry->name);
     for (uint32_t i = 0; i <= checker->value_slots; i++)
-        if (in_rounds(checker, i) && checker->histories[i].version + 1 < history->version)
+        if (ps_checker_in_rounds(checker, i) && checker->histories[i].version + 1 < history->version)
             sim_violation(checker->sim, "slot %u is at version %d, and slot %u at %d", slot, (int)history->version, i,
                           (int)checker->histories[i].version);
     round_state_round read;
     if (!round_state_read_round(entry->payload, checker->rank_count, &read)) return;
     round_state_terms terms = read.terms;
-    ps_round *known = round_at(checker, round);
+    ps_round *known = ps_checker_round_at(checker, round);
     check_norms(checker, slot, round, known, &read);
     if (known->over && !rank_set_same(&known->set, &terms.members))
         sim_violation(checker->sim, "slots differ in who is in round %d: slot %u has %x, others %x", (int)round, slot,
@@ -145,16 +146,16 @@ static void end_round(ps_checker *checker, uint32_t slot, const replica_log_entr
     known->over = true;
     known->set = terms.members;
     if (first) check_set(checker, round, known);
-    if (!is_round_state(checker, slot)) return;
+    if (!ps_checker_is_round_state(checker, slot)) return;
     for (uint32_t i = checker->round_slots; i < checker->value_slots; i++)
-        check_free(checker, i, checker->histories[i].count, entry->name);
-    known = round_at(checker, entry->name);
+        ps_checker_check_free(checker, i, checker->histories[i].count, entry->name);
+    known = ps_checker_round_at(checker, entry->name);
     known->begun = true;
     known->members = replica_round_state(replica)->members;
 }
 
 void ps_checker_round(ps_checker *checker, const round_state_terms *terms) {
-    const ps_round *known = round_at(checker, terms->round);
+    const ps_round *known = ps_checker_round_at(checker, terms->round);
     if (!known->begun || !rank_set_same(&known->members, &terms->members))
         sim_violation(checker->sim, "somebody is shown other members of round %d", (int)terms->round);
 }
@@ -166,7 +167,8 @@ static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t f
     size_t count = checker->histories[slot].count;
     if (checker->round_slots == 0 || to > ROUNDS_MAX) return false;
     for (uint64_t step = from; step < to; step++)
-        if (!round_at(checker, step - 1)->over || was_counted(checker, slot, count, rank, step - 1)) return false;
+        if (!ps_checker_round_at(checker, step - 1)->over || was_counted(checker, slot, count, rank, step - 1))
+            return false;
     return true;
 }
 
@@ -191,7 +193,7 @@ static void check_new(ps_checker *checker, uint32_t slot, const replica_log_entr
     if (entry->kind == REPLICA_LOG_ROUND) end_round(checker, slot, entry, replica);
     if (entry->kind == REPLICA_LOG_NORMS) take_norms(checker, entry);
     if (entry->kind != REPLICA_LOG_PUSH) return;
-    uint64_t last = last_name(checker, slot, history->count, entry->rank);
+    uint64_t last = ps_checker_last_name(checker, slot, history->count, entry->rank);
     if (!follows(checker, slot, entry, last))
         sim_violation(checker->sim, "slot %u: rank %d has %" PRIx64 " of %zu bytes applied after %" PRIx64, slot,
                       (int)entry->rank, entry->name, entry->payload.size, last);
@@ -214,8 +216,8 @@ static void check_bytes(ps_checker *checker, uint32_t slot, const replica_log_en
  * less. With rounds the log has the sum of a round and, for each rank, an order and a freeze, or a decision; also a
  * checkpoint mark, and norms. */
 static void check_bounds(ps_checker *checker, const sim_node *node, uint32_t slot, const replica_look *look) {
-    size_t most =
-        in_rounds(checker, slot) ? 4 + 2 * checker->rank_count : 1 + 2 * checker->rank_count * (RANK_WINDOW + 1);
+    size_t most = ps_checker_in_rounds(checker, slot) ? 4 + 2 * checker->rank_count
+                                                      : 1 + 2 * checker->rank_count * (RANK_WINDOW + 1);
     if (look->logged - look->applied > most || look->open > checker->rank_count)
         sim_violation(checker->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);
@@ -274,10 +276,10 @@ void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica
                       .name = entry->name,
                       .entry = XXH3_64bits(entry->payload.data, entry->payload.size),
                       .state = XXH3_64bits(values.data, values.size)};
-    if (!is_round_state(checker, slot)) memcpy(event.values, values.data, PS_BYTES);
+    if (!ps_checker_is_round_state(checker, slot)) memcpy(event.values, values.data, PS_BYTES);
     if (look.applied == history->count + 1) {
         check_new(checker, slot, entry, replica);
-        if (!in_rounds(checker, slot)) check_bytes(checker, slot, entry, &event);
+        if (!ps_checker_in_rounds(checker, slot)) check_bytes(checker, slot, entry, &event);
         if (history->count == history->capacity) {
             history->capacity = 2 * history->capacity + 64;
             history->events = xrealloc(history->events, history->capacity * sizeof *history->events);
@@ -301,8 +303,8 @@ void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica
 }
 
 /* Searches after the first `first` entries; 0: not in the history. */
-static uint64_t find_name(const ps_checker_history *history, size_t first, replica_log_kind kind, uint32_t rank,
-                          uint64_t name) {
+uint64_t ps_checker_find_name(const ps_checker_history *history, size_t first, replica_log_kind kind, uint32_t rank,
+                              uint64_t name) {
     for (size_t i = history->count; i-- > first;) {
         const ps_event *event = &history->events[i];
         if (event->kind == kind && event->rank == rank && event->name == name) return i + 1;
@@ -323,7 +325,7 @@ static uint64_t find_batch(const ps_checker_history *history, size_t first, uint
 }
 
 static void check_counted(ps_checker *checker, uint32_t rank, uint64_t round, slot_message_status status) {
-    const ps_round *known = round_at(checker, round);
+    const ps_round *known = ps_checker_round_at(checker, round);
     if (status != SLOT_MESSAGE_GONE && rank_set_has(&known->set, rank) != (status == SLOT_MESSAGE_OK))
         sim_violation(checker->sim, "rank %u is told that it %s in round %d", rank,
                       status == SLOT_MESSAGE_OK ? "counted" : "did not count", (int)round);
@@ -336,7 +338,7 @@ static void check_own(ps_checker *checker, const ps_session *session, uint32_t r
     const ps_event *event = &checker->histories[slot].events[lsn - 1];
     uint64_t step = seq_step(event->name);
     if (event->name == seq_tick(step) || seq_is_left(event->name)) return;
-    uint32_t had = ps_items_had(last_name(checker, slot, lsn - 1, rank), step);
+    uint32_t had = ps_items_had(ps_checker_last_name(checker, slot, lsn - 1, rank), step);
     size_t size = ps_batch(rank, step, slot, session->term, had + 1, ps_items_had(event->name, step), items);
     if (event->entry != XXH3_64bits(items, size))
         sim_violation(checker->sim,
@@ -351,10 +353,10 @@ void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t
 void ps_checker_pushed(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                        slot_message_status status) {
     ps_checker_history *history = &checker->histories[slot];
-    bool rounds = in_rounds(checker, slot);
+    bool rounds = ps_checker_in_rounds(checker, slot);
     ps_contribution contribution = rounds ? (ps_contribution){0} : contribution_of(history, history->count, rank);
-    uint64_t lsn =
-        find_name(history, contribution.at, rounds ? REPLICA_LOG_ROUND : REPLICA_LOG_PUSH, rounds ? 0 : rank, name);
+    uint64_t lsn = ps_checker_find_name(history, contribution.at, rounds ? REPLICA_LOG_ROUND : REPLICA_LOG_PUSH,
+                                        rounds ? 0 : rank, name);
     if (rounds) check_counted(checker, rank, name - 1, status);
     if (!rounds) ps_history_pushed(&history->history, rank, name, sim_now_us(checker->sim));
     if (lsn == 0 && !rounds && name <= session->clock[slot]) lsn = find_batch(history, contribution.at, rank, name);
@@ -385,7 +387,7 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
 static uint32_t find_behind(const ps_checker *checker, uint32_t slot, uint64_t lsn, uint64_t step, uint32_t bound) {
     uint32_t rank = 0;
     for (; rank < checker->rank_count; rank++) {
-        uint64_t name = last_name(checker, slot, lsn, rank);
+        uint64_t name = ps_checker_last_name(checker, slot, lsn, rank);
         if (seq_ended(name) + bound < step && !seq_is_left(name)) break;
     }
     return rank;
@@ -400,7 +402,7 @@ static void check_bound(ps_checker *checker, uint32_t slot, uint64_t first, uint
         if (find_behind(checker, slot, i - 1, step, bound) == checker->rank_count) return;
     if (rank < checker->rank_count)
         sim_violation(checker->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, rank,
-                      (int)seq_ended(last_name(checker, slot, lsn, rank)));
+                      (int)seq_ended(ps_checker_last_name(checker, slot, lsn, rank)));
 }
 
 uint64_t ps_checker_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step,
@@ -451,7 +453,7 @@ static double add_norms(const ps_checker *checker, const double sums[][FLOAT_MAC
 
 static void add_round(ps_checker *checker) {
     uint64_t version = checker->model_count - 1;
-    const ps_round *round = round_at(checker, version);
+    const ps_round *round = ps_checker_round_at(checker, version);
     double sums[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH], norms[STATE_MACHINE_PHASES_MAX] = {0};
     for (uint32_t slot = 0; slot < checker->round_slots; slot++) add_up(checker, round, slot, sums[slot]);
     for (uint32_t i = 0; checker->machine.measures && i < STATE_MACHINE_PHASES_MAX; i++)
@@ -479,7 +481,7 @@ static void begin_model(ps_checker *checker) {
 }
 
 /* Adds one version to the sequential run. */
-static void add_model(ps_checker *checker) {
+void ps_checker_add_model(ps_checker *checker) {
     checker->models = xrealloc(checker->models, (checker->model_count + 1) * sizeof *checker->models);
     if (checker->model_count == 0)
         begin_model(checker);
@@ -488,8 +490,8 @@ static void add_model(ps_checker *checker) {
     checker->model_count++;
 }
 
-static void check_version(ps_checker *checker, uint32_t slot, uint64_t version, uint8_t keys, span values) {
-    while (checker->model_count <= version) add_model(checker);
+void ps_checker_check_version(ps_checker *checker, uint32_t slot, uint64_t version, uint8_t keys, span values) {
+    while (checker->model_count <= version) ps_checker_add_model(checker);
     if (!shows(checker->models[version][slot], keys, values))
         sim_violation(checker->sim, "version %d of slot %u is not the sequential run's", (int)version, slot);
 }
@@ -498,9 +500,9 @@ void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, 
                        uint64_t version, uint64_t lsn, span values) {
     ps_checker_history *history = &checker->histories[slot];
     consistency asked = session->consistency[slot];
-    if (in_rounds(checker, slot)) {
+    if (ps_checker_in_rounds(checker, slot)) {
         if (version != step) sim_violation(checker->sim, "rank %u asked for version %d", rank, (int)step);
-        check_version(checker, slot, step, session->keys[slot], values);
+        ps_checker_check_version(checker, slot, step, session->keys[slot], values);
         return;
     }
     if (lsn > history->count) {
@@ -515,7 +517,7 @@ void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, 
     if (lsn < session->due[slot] || lsn < session->seen[slot])
         sim_violation(checker->sim, "rank %u is shown lsn %d of slot %u, after %d was acknowledged and %d shown", rank,
                       (int)lsn, slot, (int)session->due[slot], (int)session->seen[slot]);
-    if (last_name(checker, slot, lsn, rank) < session->wanted[slot])
+    if (ps_checker_last_name(checker, slot, lsn, rank) < session->wanted[slot])
         sim_violation(checker->sim, "rank %u is shown slot %u at lsn %d, without what it pushed with that pull", rank,
                       slot, (int)lsn);
     session->seen[slot] = lsn;
@@ -538,190 +540,4 @@ void ps_checker_member(ps_checker *checker, const sim_node *node, const cluster_
     if (has < needed)
         sim_violation(checker->sim, "%s is full in slot %u (epoch %d) and has %d of %d that were acknowledged",
                       sim_node_name(node), index, (int)(slot->epoch & 0xffffff), (int)has, (int)needed);
-}
-
-/* ---- Checkpoints. */
-
-void ps_checker_whole(ps_checker *checker, uint64_t checkpoint) {
-    if (checkpoint > checker->whole) checker->whole = checkpoint;
-}
-
-/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. */
-static size_t cut_of(ps_checker *checker, uint32_t slot, uint64_t checkpoint) {
-    const ps_saved *saved = ps_saved_find(&checker->saved, checkpoint);
-    if (checkpoint == 0) return 0;
-    return saved == NULL || !saved->has[slot] ? SIZE_MAX : saved->lsn[slot];
-}
-
-/* The version of a slot with rounds when it had so many entries. */
-static uint64_t version_at(const ps_checker_history *history, size_t count) {
-    for (size_t i = count; i-- > 0;)
-        if (history->events[i].kind == REPLICA_LOG_ROUND) return history->events[i].name;
-    return 0;
-}
-
-/* With rounds a slot may be cut at any lsn at which it has the version; without, at the mark. */
-static void check_cut(ps_checker *checker, uint32_t slot, uint64_t lsn, const ps_saved *saved) {
-    const ps_checker_history *history = &checker->histories[slot];
-    bool rounds = in_rounds(checker, slot);
-    uint64_t cut = rounds ? lsn : find_name(history, 0, REPLICA_LOG_MARK, 0, saved->checkpoint);
-    if (lsn != cut || lsn > history->count || lsn < history->origin) {
-        sim_violation(checker->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)saved->checkpoint,
-                      slot, (int)lsn, (int)cut);
-        return;
-    }
-    if (rounds && version_at(history, lsn) != saved->version)
-        sim_violation(checker->sim, "checkpoint %d is of version %d, and has slot %u at version %d",
-                      (int)saved->checkpoint, (int)saved->version, slot, (int)version_at(history, lsn));
-    if (rounds && saved->version + 1 == history->version) sim_count(checker->sim, "kept versions cut", 1);
-    if (checker->round_slots != 0) check_free(checker, slot, lsn, saved->version);
-}
-
-void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, const uint64_t lsn[PS_SLOTS_MAX]) {
-    uint32_t slots = checker->value_slots + (checker->round_slots != 0);
-    if (ps_saved_find(&checker->saved, checkpoint) != NULL) return;
-    ps_saved *saved = ps_saved_add(&checker->saved, checkpoint);
-    saved->ranks = checker->rank_count;
-    saved->known = checker->known;
-    saved->version = checker->round_slots == 0 ? 0 : version_at(&checker->histories[0], lsn[0]);
-    if (saved->version != checkpoint && checker->round_slots != 0) sim_count(checker->sim, "versions saved again", 1);
-    for (uint32_t slot = 0; slot < slots; slot++) {
-        saved->lsn[slot] = lsn[slot];
-        saved->has[slot] = true;
-        check_cut(checker, slot, lsn[slot], saved);
-    }
-}
-
-/* Outside BSP: every slot has the same last step of each rank, so a restored rank continues with the next step in every
- * slot. */
-void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
-    sim_count(checker->sim, "exact checkpoints", 1);
-    for (uint32_t rank = 0; rank < checker->rank_count; rank++)
-        for (uint32_t slot = 0; slot < checker->value_slots; slot++) {
-            uint64_t name = last_name(checker, slot, cut_of(checker, slot, checkpoint), rank),
-                     first = last_name(checker, 0, cut_of(checker, 0, checkpoint), rank);
-            if (name != first || (name != 0 && name != seq_tick(seq_step(name)) && !seq_is_left(name)))
-                sim_violation(checker->sim,
-                              "checkpoint %d is not exact: rank %u is at %" PRIx64 " in slot %u, at %" PRIx64 " in 0",
-                              (int)checkpoint, rank, name, slot, first);
-        }
-}
-
-/* The version of slots with rounds with which a generation begins. */
-static uint64_t origin_version(ps_checker *checker, uint64_t origin) {
-    const ps_saved *saved = ps_saved_find(&checker->saved, origin);
-    return saved == NULL ? 0 : saved->version;
-}
-
-/* Members of the first round of a generation: those of the checkpoint, if the number of ranks is the same. Several
- * generations may begin from one checkpoint; the members recorded at the first of them count. */
-static rank_set members_of(ps_checker *checker, const cluster_map *map, const ps_round *open) {
-    ps_saved *saved = ps_saved_find(&checker->saved, map->origin);
-    if (saved != NULL && !saved->used) saved->members = open->members;
-    if (saved != NULL) saved->used = true;
-    bool same = saved != NULL && map->rank_count == saved->ranks;
-    return same ? saved->members : rank_set_first(map->rounds.first_count);
-}
-
-static void forget_rounds(ps_checker *checker, const cluster_map *map) {
-    uint64_t version = origin_version(checker, map->origin);
-    while (checker->model_count <= version) add_model(checker); /* before the members of these rounds are forgotten */
-    if (checker->round_count > version + 1) checker->round_count = version + 1;
-    if (checker->model_count > version + 1) checker->model_count = version + 1;
-    ps_round *open = round_at(checker, version);
-    rank_set members = members_of(checker, map, open);
-    *open = (ps_round){.begun = true, .members = members};
-}
-
-/* New ranks begin at the step of the slowest rank. Ranks that return continue from their seqs. */
-static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t before, const cluster_map *map) {
-    ps_checker_history *history = &checker->histories[slot];
-    while (history->contribution_count != 0 && history->contributions[history->contribution_count - 1].at >= cut)
-        history->contribution_count--;
-    uint64_t least = UINT64_MAX, left = UINT64_MAX;
-    for (uint32_t i = 0; i < before; i++) {
-        uint64_t name = last_name(checker, slot, cut, i), *lowest = seq_is_left(name) ? &left : &least;
-        if (seq_ended(name) < *lowest) *lowest = seq_ended(name);
-    }
-    if (least == UINT64_MAX) least = left;
-    uint32_t ranks = map->rank_count;
-    if (before >= ranks) return;
-    size_t count = history->contribution_count + ranks - before;
-    history->contributions = xrealloc(history->contributions, count * sizeof *history->contributions);
-    for (uint32_t i = before; i < ranks; i++)
-        history->contributions[history->contribution_count++] =
-            (ps_contribution){.at = cut,
-                              .rank = i,
-                              .name = cut == 0 || least == 0 ? 0 : seq_tick(least),
-                              .round = origin_version(checker, map->origin)};
-}
-
-/* Checks all requests of a generation at its end. */
-static void check_one_value(ps_checker *checker, uint32_t slot) {
-    ps_checker_history *history = &checker->histories[slot];
-    if (!ps_history_check(&history->history, history->events, history->count, history->origin))
-        sim_violation(checker->sim, "%zu pushes and fresh pulls of slot %u are not those of one value",
-                      history->history.count, slot);
-    sim_count(checker->sim, "questions", history->history.count);
-    ps_history_fini(&history->history);
-}
-
-void ps_checker_end(ps_checker *checker) {
-    for (uint32_t i = 0; i < checker->value_slots && !sim_failed(checker->sim); i++) check_one_value(checker, i);
-}
-
-void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
-    if (map->birth == checker->birth) return;
-    sim_note(checker->sim, NULL, "a generation begins from checkpoint %d", (int)map->origin);
-    sim_count(checker->sim, map->origin == 0 ? "generations" : "restores", 1);
-    if (map->origin < checker->whole && !checker->rots)
-        sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
-                      (int)checker->whole);
-    const ps_saved *saved = ps_saved_find(&checker->saved, map->origin);
-    uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
-    if (known > all) sim_count(checker->sim, "ranks left out", known - all);
-    if (known > checker->rank_count && all > checker->rank_count) sim_count(checker->sim, "ranks that are back", 1);
-    for (uint32_t i = 0; i < map->slot_count; i++) {
-        ps_checker_history *history = &checker->histories[i];
-        size_t cut = cut_of(checker, i, map->origin);
-        if (cut > history->count) {
-            sim_violation(checker->sim, "slot %u was never cut for checkpoint %d", i, (int)map->origin);
-            return;
-        }
-        if (!in_rounds(checker, i)) give_names(checker, i, cut, known, map);
-        check_one_value(checker, i);
-        history->count = history->origin = cut;
-        history->acknowledged = 0;
-        history->version = in_rounds(checker, i) ? origin_version(checker, map->origin) : 0;
-    }
-    if (checker->round_slots != 0) forget_rounds(checker, map);
-    checker->birth = map->birth;
-    checker->rank_count = all;
-    checker->known = known > all ? known : all;
-    checker->terms = map->rounds;
-}
-
-void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica *replica) {
-    uint32_t slot = replica_slot(replica);
-    ps_checker_history *history = &checker->histories[slot];
-    replica_look look = replica_look_at(replica);
-    uint8_t bytes[256];
-    buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
-    if (look.birth != checker->birth) return;
-    bool rounds = in_rounds(checker, slot);
-    replica_write_values(replica, &values);
-    size_t cut = cut_of(checker, slot, look.origin);
-    if (look.applied != cut || cut > history->count) {
-        sim_violation(checker->sim, "%s begins slot %u at lsn %d, and it was cut at %d", sim_node_name(node), slot,
-                      (int)look.applied, (int)cut);
-        return;
-    }
-    sim_count(checker->sim, "shards", 1);
-    if (rounds && !is_round_state(checker, slot))
-        check_version(checker, slot, origin_version(checker, look.origin), PS_ALL_KEYS, span_of(values.data, PS_BYTES));
-    if (!rounds && memcmp(values.data, history->events[cut - 1].values, PS_BYTES) != 0)
-        sim_violation(checker->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);
-    for (uint32_t i = 0; !rounds && i < checker->rank_count; i++)
-        if (replica_name(replica, i) != last_name(checker, slot, cut, i))
-            sim_violation(checker->sim, "%s begins slot %u with another name of rank %u", sim_node_name(node), slot, i);
 }

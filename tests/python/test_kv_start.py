@@ -251,8 +251,13 @@ def test_a_folder_gets_another_number_of_slots(tmp_path):
             deployment.checkpoint()
 
 
-def test_tables_without_a_checkpoint_keep_their_slots(tmp_path):
+def test_the_last_checkpoint_of_a_stop_gets_other_slots(tmp_path):
     with ps.start(num_servers=1, slots=4, checkpoint_dir=tmp_path) as deployment, deployment.connect() as connection:
-        connection.table("rows", dim=2)
-    with pytest.raises(ValueError, match="has 4 slots, 1 tables and no checkpoint; to change it to 8 slots, make a"):
-        ps.start(num_servers=1, slots=8, checkpoint_dir=tmp_path)
+        connection.begin()
+        connection.table("rows", dim=2).push(np.arange(9), np.ones((9, 2), np.float32))
+        connection.end()
+        connection.flush()
+    with ps.start(num_servers=1, slots=8, checkpoint_dir=tmp_path) as deployment, deployment.connect() as connection:
+        connection.begin()
+        assert connection.slots == 8
+        assert (connection.table("rows", dim=2).pull(np.arange(9)) == 1).all()

@@ -730,8 +730,8 @@ static mr_status begin(kv_scheduler *scheduler) {
              van_address(scheduler->van));
     MR_TRY(begin_checkpoints(scheduler));
     scheduler->service = metadata_service_create(scheduler->db, van_answer_message, scheduler->van);
-    scheduler->tables = catalog_server_create(scheduler->catalog,
-                                              &(catalog_server_host){check_table, answer_process, scheduler});
+    scheduler->tables =
+        catalog_server_create(scheduler->catalog, &(catalog_server_host){check_table, answer_process, scheduler});
     catalog_log_follow(scheduler->catalog, checkpoint_thread_name_table, scheduler->thread);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);

@@ -135,16 +135,17 @@ mr_status failure_pack(const failure *failure, value_pack **out) {
     return status;
 }
 
-/* As snprintf: returns the length of the whole text. */
-static size_t write_text(const failure *failure, char *out, size_t size) {
+/* As snprintf: returns the length of the whole text. Messages above `most` bytes lose their middle. */
+static size_t write_text(const failure *failure, size_t most, char *out, size_t size) {
+    char message[FAILURE_TEXT_MAX + 1];
     size_t used = 0;
     const char *between = "", *origin = "";
     for (int depth = 0; failure != NULL; depth++) {
         bool said = failure->origin[0] == '\0' || strcmp(failure->origin, origin) == 0;
         origin = failure->origin;
         size_t at = used < size ? used : size;
-        int wrote =
-            snprintf(out + at, size - at, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ", failure->message);
+        elide(failure->message, strlen(failure->message), message, most + 1);
+        int wrote = snprintf(out + at, size - at, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ", message);
         if (wrote < 0) break;
         used += (size_t)wrote;
         const struct failure *next = next_kept(failure, depth, FAILURE_TOLD_MAX);
@@ -155,10 +156,13 @@ static size_t write_text(const failure *failure, char *out, size_t size) {
 }
 
 void failure_text(const failure *failure, char *out, size_t size) {
-    size_t length = write_text(failure, out, size);
+    size_t length = write_text(failure, FAILURE_TEXT_MAX, out, size);
+    /* a long message, as a traceback is, shall not hide the failures that it caused */
+    for (size_t cut = 1; length >= size && cut <= 6; cut++)
+        length = write_text(failure, size - cut * size / 8, out, size);
     if (length < size) return;
     char *whole = xmalloc(length + 1);
-    write_text(failure, whole, length + 1);
+    write_text(failure, FAILURE_TEXT_MAX, whole, length + 1);
     elide(whole, length, out, size);
     free(whole);
 }

@@ -147,6 +147,24 @@ static void the_story_is_told(void **state) {
     failure_unref(failed);
 }
 
+/* A traceback loses its middle, and not the failures that it caused. */
+static void a_long_message_leaves_room_for_the_others(void **state) {
+    char traceback[2000] = "KeyError: 'lost'", text[512];
+    memset(traceback + strlen(traceback), '-', sizeof traceback - 40);
+    strcpy(traceback + sizeof traceback - 30, "the end of the traceback");
+    failure *failed = failure_create(MR_TASK_FAILED, traceback, "method 'get_weights' of actor 1", NULL);
+    failed = failure_create(MR_TASK_FAILED, "an argument failed (worker 1)", "", failed);
+    failed = failure_create(MR_TASK_FAILED, "could not start", "method 'publish' of actor 3", failed);
+    failure_text(failed, text, sizeof text);
+    assert_ptr_equal(strstr(text,
+                            "method 'publish' of actor 3: could not start, because an argument failed (worker 1), "
+                            "because method 'get_weights' of actor 1: KeyError: 'lost'---"),
+                     text);
+    assert_non_null(strstr(text, "--- ... ---"));
+    assert_non_null(strstr(text, "---the end of the traceback"));
+    failure_unref(failed);
+}
+
 /* Each task of a nest waits for the next one and fails with its error: the text of each level has the first cause. */
 static void the_first_cause_survives_any_depth(void **state) {
     static const char cause[] = "task 'divide' in worker process 4711: division by zero in row 17";
@@ -265,6 +283,7 @@ int main(void) {
         cmocka_unit_test(a_very_long_chain_is_freed),
         cmocka_unit_test(the_same_place_is_named_once),
         cmocka_unit_test(the_story_is_told),
+        cmocka_unit_test(a_long_message_leaves_room_for_the_others),
         cmocka_unit_test(the_first_cause_survives_any_depth),
         cmocka_unit_test(malformed_failures_are_refused),
         cmocka_unit_test(mutated_bytes_lead_nowhere),

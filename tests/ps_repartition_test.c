@@ -263,28 +263,29 @@ static void begin_with_row(ps_fixture *fixture, float value) {
 
 /* A scheduler that ends between the new manifest and the empty cluster map leaves the decisions of 3 slots beside a
  * checkpoint of 8: the next one makes of it what it is to have. */
+/* The decisions of before, and the checkpoint of after: as a crash between the two leaves them. */
 static void a_crash_in_between_loses_nothing(void **state) {
-    ps_fixture fixture;
-    char keeper[TEMP_DIR_FOLDER_MAX + 16], before[TEMP_DIR_FOLDER_MAX + 16];
-    begin_with_row(&fixture, 5);
-    stop(&fixture);
-    snprintf(keeper, sizeof keeper, "%s/keeper", fixture.folder);
-    snprintf(before, sizeof before, "%s/s.before", fixture.folder);
-    copy_file(keeper, before);
-    fixture.slots = 8;
-    assert_true(ps_fixture_start_scheduler(&fixture));
-    assert_true(ps_fixture_terminate(&fixture.scheduler));
-    for (int turn = 0; turn < 2; turn++) {
-        copy_file(before, keeper);
-        start(&fixture, turn == 0 ? 0 : 8);
-        assert_row(&fixture, turn == 0 ? 3 : 8, 5);
+    for (int again = 0; again < 2; again++) { /* the next start has as many slots as before, or the new number again */
+        ps_fixture fixture;
+        char keeper[TEMP_DIR_FOLDER_MAX + 16], before[TEMP_DIR_FOLDER_MAX + 16];
+        begin_with_row(&fixture, 5);
         stop(&fixture);
+        snprintf(keeper, sizeof keeper, "%s/keeper", fixture.folder);
+        snprintf(before, sizeof before, "%s/s.before", fixture.folder);
+        copy_file(keeper, before);
+        fixture.slots = 8;
+        assert_true(ps_fixture_start_scheduler(&fixture));
+        assert_true(ps_fixture_terminate(&fixture.scheduler));
+        copy_file(before, keeper);
+        start(&fixture, again ? 8 : 0);
+        assert_row(&fixture, again ? 8 : 3, 5);
+        stop(&fixture);
+        start(&fixture, 8);
+        assert_row(&fixture, 8, 5);
+        stop(&fixture);
+        assert_int_equal(unlink(before), 0);
+        assert_true(ps_fixture_fini(&fixture));
     }
-    start(&fixture, 0);
-    assert_row(&fixture, 8, 5);
-    stop(&fixture);
-    assert_int_equal(unlink(before), 0);
-    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* Without a stop on purpose servers may live and have newer values: nothing is changed. */

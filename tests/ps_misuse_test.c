@@ -114,7 +114,7 @@ static void a_folder_has_one_scheduler(void **state) {
         MR_OPTIONS(mr_ps_scheduler_options, .listen = "tcp:127.0.0.1:0", .checkpoint_dir = fixture.folder,
                    .num_workers = 1, .num_servers = 1, .slots = 3);
     assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
-    assert_said("another scheduler is there");
+    assert_said("another scheduler is in the folder");
     mr_ps_scheduler_options same = second;
     same.listen = fixture.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);

@@ -595,7 +595,7 @@ void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
                           .name = store->real.number,
                           .lsn = store->making.number,
                           .commit = store->making.count,
-                           .epoch = batcher_in(store->batcher),
+                          .epoch = batcher_in(store->batcher),
                           .prev = store->real.version,
                           .payload = span_of(store->damage, strlen(store->damage))};
     batcher_add(store->batcher, store->options.controller, store->open || whole.payload.size != 0 ? &whole : NULL);

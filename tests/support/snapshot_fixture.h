@@ -13,5 +13,5 @@ shared_bytes *snapshot_fixture_shard(span values);
 shared_bytes *snapshot_fixture_shard_of_tables(bool keeps);
 /* Adds a table, with the next id. */
 void snapshot_fixture_add(table_catalog *catalog, const table_catalog_table *table);
-table_catalog snapshot_fixture_names(void); /* catalog of all tables but the last */
+table_catalog snapshot_fixture_names(void);                    /* catalog of all tables but the last */
 table_catalog snapshot_fixture_names_with(const char *second); /* the second table has this name */

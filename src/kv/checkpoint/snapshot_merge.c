@@ -30,7 +30,7 @@ typedef struct source { /* a snapshot */
     uint32_t count;
 } source;
 
-typedef struct table { /* a table of the result */
+typedef struct table {          /* a table of the result */
     table_catalog_table listed; /* owned */
     table_schema schema;
     slot_placement_table placement;
@@ -84,13 +84,15 @@ static mr_status read_tables(source *source, uint32_t slot, reader *reader) {
     source->dropped_count = reader_u32(reader);
     source->dropped = reader_bytes(reader, (size_t)source->dropped_count * DROPPED);
     uint32_t count = reader_u32(reader);
-    if (reader->failed || magic != ENGINE_MAGIC || flags > (ENGINE_KEEPS | ENGINE_BEHIND) || count > reader_left(reader) / ENGINE_TABLE_HEAD)
+    if (reader->failed || magic != ENGINE_MAGIC || flags > (ENGINE_KEEPS | ENGINE_BEHIND) ||
+        count > reader_left(reader) / ENGINE_TABLE_HEAD)
         return malformed(slot, "head of its tables");
     if ((flags & ENGINE_BEHIND) != 0)
-        return error_set(MR_INVALID,
-                         "slot %u was saved inside a round: start the deployment with the number of slots that it has, end "
-                         "the round, make a checkpoint (miniray ps checkpoint create), and change the number then",
-                         slot);
+        return error_set(
+            MR_INVALID,
+            "slot %u was saved inside a round: start the deployment with the number of slots that it has, end "
+            "the round, make a checkpoint (miniray ps checkpoint create), and change the number then",
+            slot);
     source->parts = xcalloc(count + 1, sizeof *source->parts);
     for (; source->count < count; source->count++) {
         part *part = &source->parts[source->count];

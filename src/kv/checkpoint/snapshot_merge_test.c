@@ -244,10 +244,9 @@ static void dropped_tables_go(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_bytes_come_back), cmocka_unit_test(keys_are_where_workers_look),
-        cmocka_unit_test(damage_is_refused),   cmocka_unit_test(ranks_continue_after_their_latest_step),
-        cmocka_unit_test(a_round_is_ended_first),
-        cmocka_unit_test(dropped_tables_go),
+        cmocka_unit_test(all_bytes_come_back),    cmocka_unit_test(keys_are_where_workers_look),
+        cmocka_unit_test(damage_is_refused),      cmocka_unit_test(ranks_continue_after_their_latest_step),
+        cmocka_unit_test(a_round_is_ended_first), cmocka_unit_test(dropped_tables_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,8 @@ enum { CATALOG_SERVER_UPLOADS = 16 };
 typedef struct catalog_server catalog_server;
 
 typedef struct catalog_server_host {
-    /* MR_OK: there may be such a new table. MR_BUSY: this is not known yet. Another status: there may not, and the error
-     * says why. */
+    /* MR_OK: there may be such a new table. MR_BUSY: this is not known yet. Another status: there may not, and the
+     * error says why. */
     mr_status (*check)(void *context, const table_catalog_table *table);
     void (*answer)(void *context, link_id link, const control_message *answer); /* sends it, borrowed, over the link */
     void *context;

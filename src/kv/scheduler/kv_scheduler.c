@@ -304,9 +304,9 @@ static void answer_process(void *context, link_id link, const control_message *a
     van_answer_message(((kv_scheduler *)context)->van, link, answer);
 }
 
-/* Whether all servers can hold a new table. A server says what it can decompress when it registers, and with every state,
- * since it may have registered with an earlier process of the scheduler: before servers had time to report, the answer
- * is MR_BUSY, and the question is repeated. */
+/* Whether all servers can hold a new table. A server says what it can decompress when it registers, and with every
+ * state, since it may have registered with an earlier process of the scheduler: before servers had time to report, the
+ * answer is MR_BUSY, and the question is repeated. */
 static mr_status check_table(void *context, const table_catalog_table *table) {
     const kv_scheduler *scheduler = context;
     const process_table *processes = control_server_process_table(scheduler->server);
@@ -507,7 +507,9 @@ static mr_status folder_failed(const kv_scheduler *scheduler, mr_status status) 
 static mr_status prepare_folder(kv_scheduler *scheduler) {
     const env *env = van_env(scheduler->van);
     mr_status status = disk_lock(env->disk, LOCK_FILE);
-    if (status == MR_BUSY) return error_wrap(status, "another scheduler is there; stop it, or begin in another folder");
+    if (status == MR_BUSY)
+        return error_wrap(status, "another scheduler is in the folder '%s'; stop it, or begin in another folder",
+                          scheduler->options.folder);
     MR_TRY(status);
     return sqlite_import(scheduler->options.folder, env->disk, scheduler->errors.below, env->rng);
 }

@@ -6,9 +6,18 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #if __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
+#endif
+
+#ifdef LIBC_WEAK /* base/libc.h */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+#define CPU_HAS_RSEQ (&__rseq_size != NULL && __rseq_size != 0)
+#else
+#define CPU_HAS_RSEQ (__rseq_size != 0)
 #endif
 
 static inline void cpu_fence(void) {
@@ -65,7 +74,7 @@ static inline uintptr_t cpu_thread(void) {
 /* The CPU that this thread runs on: one load where the kernel maintains it in memory (rseq). */
 static inline uint32_t cpu_current(void) {
 #if defined(RSEQ_SIG) && (defined(__x86_64__) || defined(__aarch64__))
-    if (__rseq_size != 0) {
+    if (CPU_HAS_RSEQ) {
         const struct rseq *area = (const struct rseq *)(cpu_thread() + (uintptr_t)__rseq_offset);
         int32_t cpu = (int32_t)__atomic_load_n(&area->cpu_id, __ATOMIC_RELAXED);
         if (__builtin_expect(cpu >= 0, 1)) return (uint32_t)cpu; /* negative: this thread has no rseq area */

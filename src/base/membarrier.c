@@ -2,15 +2,15 @@
 #include "base/membarrier.h"
 
 #include <linux/membarrier.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/libc.h"
 
 static bool ask(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-bool membarrier_register_is_quick(void) { return __libc_single_threaded; }
+bool membarrier_register_is_quick(void) { return libc_has_one_thread(); }
 
 bool membarrier_register(void) { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 

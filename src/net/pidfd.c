@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/libc.h"
 #include "base/text_file.h"
 
 #ifndef SO_PEERPIDFD
@@ -194,8 +195,8 @@ bool pidfd_wait_status(const pidfd *handle, int *wait_status) {
 
 void pidfd_status_text(int wait_status, char *out, size_t size) {
     if (WIFSIGNALED(wait_status)) {
-        const char *name = sigabbrev_np(WTERMSIG(wait_status));
-        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
+        int signal = WTERMSIG(wait_status);
+        snprintf(out, size, "was killed by signal %d (SIG%s)", signal, libc_signal_name(signal));
     } else {
         snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
     }

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/libc.h"
 #include "base/log.h"
 #include "net/pidfd.h"
 #include "net/shm/broker_internal.h"
@@ -186,9 +187,8 @@ static void cause_of_death(const broker_peer *peer, cause *why) {
     if (!peer->wait_known) {
         cause_set(why, MR_PEER_DIED, "%s ended; its exit status is not known", who);
     } else if (WIFSIGNALED(status)) {
-        const char *name = sigabbrev_np(WTERMSIG(status));
         cause_set(why, MR_PEER_DIED, "%s was killed by signal %d (SIG%s)%s", who, WTERMSIG(status),
-                  name == NULL ? "?" : name, WCOREDUMP(status) ? ", core dumped" : "");
+                  libc_signal_name(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
         why->signal = WTERMSIG(status);
     } else {
         cause_set(why, MR_PEER_DIED, "%s exited with status %d", who, WEXITSTATUS(status));

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/libc.h"
 #include "base/thread.h"
 #include "runtime/common/orphans.h"
 #include "runtime/common/process_limit.h"
@@ -115,10 +116,9 @@ static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_sp
         snprintf(program, sizeof program, "/proc/self/fd/%d", plan->spec->executable_fd);
     for (int i = 0; i < FDS; i++)
         if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
-    if (plan->spec->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->spec->folder_fd);
     char **environment = environment_with(plan->spec, plan->variables);
-    int failed = posix_spawn(pid, plan->executable != NULL ? plan->executable : program, actions, attributes,
-                             plan->spec->arguments, environment);
+    int failed = libc_spawn_in(plan->spec->folder_fd, pid, plan->executable != NULL ? plan->executable : program,
+                               actions, attributes, plan->spec->arguments, environment);
     free(environment);
     return failed;
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/libc.h"
 #include "net/pidfd.h"
 #include "net/unix_listener.h"
 #include "runtime/common/boot.h"
@@ -19,7 +20,7 @@ static void be_left_alone(void) {
     sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     setpgid(0, 0);
-    closefrom(0);           /* by /proc/self/fd where the kernel has no close_range */
+    libc_close_from(0);
     int moved = chdir("/"); /* so that the reaper keeps no directory busy */
     (void)moved;
 }

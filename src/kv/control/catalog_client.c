@@ -142,15 +142,15 @@ static void take_ok(catalog_query *query, const catalog_wire_answer *answer) {
 }
 
 static void take_answer(catalog_query *query, const catalog_wire_answer *answer) {
+    /* with a text, what a new table needs is missing, and not the table */
+    if (answer->status == MR_NOT_FOUND && answer->bytes.size == 0) {
+        take_missing(query);
+        return;
+    }
     switch (answer->status) {
     case MR_OK: take_ok(query, answer); break;
     case MR_EXISTS: take_piece(query, answer); break;
     case MR_BUSY: take_busy(query, answer); break;
-    case MR_NOT_FOUND:
-        if (answer->bytes.size == 0) { /* otherwise what a new table needs is missing, and the text names it */
-            take_missing(query);
-            break;
-        } /* fallthrough */
     default:
         finish(query, error_set(answer->status, "%.*s", (int)answer->bytes.size, (const char *)answer->bytes.data));
     }

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "tests/support/ps_fixture.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/status_assert.h"
 
 enum { SLOT_MB = 160, DIM = 4096, ROWS = SLOT_MB * 3 / 4 * (1 << 20) / (DIM * 4), ITEMS = SLOT_MB / 4 * (1 << 20) / 4 };
@@ -55,8 +56,8 @@ static void a_slot_is_written_without_a_copy(void **state) {
     size_t peak_kb = memory_kb(fixture.scheduler, "VmHWM:");
     printf("# a slot of %d MB: %zu MB more than before\n", SLOT_MB, (peak_kb - before_kb) / 1024);
     /* On an idle machine 1.2 times the slot; on an overloaded one 2.2 times were seen. Copies of the file would make it
-     * 4 times. */
-    assert_true((peak_kb - before_kb) / 1024 < SLOT_MB * 3);
+     * 4 times. A sanitizer's memory counts, too. */
+    assert_true(SANITIZED || (peak_kb - before_kb) / 1024 < SLOT_MB * 3);
     mr_ps_table_free(rows);
     mr_ps_table_free(dense);
     mr_ps_close(ps);

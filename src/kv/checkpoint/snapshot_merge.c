@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/binary_search.h"
 #include "base/error.h"
 #include "kv/engine/engine_internal.h"
 #include "kv/table/sparse_internal.h"
@@ -14,7 +15,7 @@
 enum { NUMBERS = 6, REFUSED = 0, EVICTED = 2, NOW = 3, HEAD = 8 + 4 + NUMBERS * 8, DROPPED = 8 };
 _Static_assert(HEAD == ENGINE_TABLE_HEAD - TABLE_SCHEMA_SIZE - 8, "as engine_snapshot.c writes the head of a table");
 
-typedef struct part { /* a table in a snapshot */
+typedef struct part { /* a table in a snapshot; begins with its id */
     table_schema schema;
     uint64_t version, numbers[NUMBERS];
     span content;
@@ -147,9 +148,7 @@ static void list_dropped(snapshot_merge *merge) {
 }
 
 static const part *find_part(const source *source, uint32_t id) {
-    for (uint32_t i = 0; i < source->count; i++)
-        if (source->parts[i].schema.id == id) return &source->parts[i];
-    return NULL;
+    return binary_search_find(&id, source->parts, source->count, sizeof *source->parts, binary_search_u32);
 }
 
 static mr_status number_blocks(table *table) {
@@ -157,13 +156,8 @@ static mr_status number_blocks(table *table) {
     uint64_t first = 0;
     table->first_blocks = xcalloc(listed->array_count + 1, sizeof *table->first_blocks);
     for (uint32_t i = 0; i < listed->array_count; i++) {
-        dense_table_options cut = {.dtype = table->schema.dtype,
-                                   .dims = listed->arrays[i].dims,
-                                   .block = table->schema.block,
-                                   .init = table->schema.init};
         dense_table_plan plan;
-        memcpy(cut.shape, listed->arrays[i].shape, sizeof cut.shape);
-        MR_TRY(dense_table_cut(&cut, &plan));
+        MR_TRY(table_catalog_array_cut(&listed->arrays[i], &table->schema, &plan));
         table->first_blocks[i] = first;
         first += plan.blocks;
     }

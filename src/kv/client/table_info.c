@@ -2,7 +2,6 @@
 #include "kv/client/table_info.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 
@@ -11,12 +10,7 @@ static mr_status cut_arrays(table_info *table_info) {
     uint64_t first = 0;
     table_info->arrays = xcalloc(table->array_count + 1, sizeof *table_info->arrays);
     for (uint32_t i = 0; i < table->array_count; i++) {
-        dense_table_options cut = {.dtype = table->schema.dtype,
-                                   .dims = table->arrays[i].dims,
-                                   .block = table->schema.block,
-                                   .init = table->schema.init};
-        memcpy(cut.shape, table->arrays[i].shape, sizeof cut.shape);
-        MR_TRY(dense_table_cut(&cut, &table_info->arrays[i].plan));
+        MR_TRY(table_catalog_array_cut(&table->arrays[i], &table->schema, &table_info->arrays[i].plan));
         table_info->arrays[i].first_block = first;
         first += table_info->arrays[i].plan.blocks;
     }

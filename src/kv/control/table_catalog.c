@@ -9,7 +9,6 @@
 #include "base/binary_search.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "kv/table/dense_table.h"
 
 enum { ARRAY_SIZE_MIN = 2 };
 
@@ -111,6 +110,13 @@ mr_status table_catalog_table_init(table_catalog_table *table, const char *name,
     mr_status status = take_arrays(table, options);
     if (status != MR_OK) table_catalog_table_fini(table);
     return status;
+}
+
+mr_status table_catalog_array_cut(const table_catalog_array *array, const table_schema *schema, dense_table_plan *out) {
+    dense_table_options cut = {
+        .dtype = schema->dtype, .dims = array->dims, .block = schema->block, .init = schema->init};
+    memcpy(cut.shape, array->shape, sizeof cut.shape);
+    return dense_table_cut(&cut, out);
 }
 
 uint64_t table_catalog_table_items(const table_catalog_table *table) {

@@ -24,6 +24,7 @@
 #pragma once
 #include "base/map.h"
 #include "kv/payload/table_schema.h"
+#include "kv/table/dense_table.h"
 #include "miniray/ps.h"
 #include "ps/cluster_map.h"
 
@@ -74,6 +75,9 @@ MR_MUST mr_status table_catalog_table_init(table_catalog_table *table, const cha
  * names the remedy. */
 MR_MUST mr_status table_catalog_table_consistency(const table_catalog_table *table, const cluster_map *map,
                                                   consistency *out);
+/* Cuts an array of a table with this schema into blocks, as dense_table_cut. */
+MR_MUST mr_status table_catalog_array_cut(const table_catalog_array *array, const table_schema *schema,
+                                          dense_table_plan *out);
 uint64_t table_catalog_table_items(const table_catalog_table *table); /* sum over the table's arrays */
 void table_catalog_table_copy(table_catalog_table *to, const table_catalog_table *from);
 void table_catalog_table_fini(table_catalog_table *table);

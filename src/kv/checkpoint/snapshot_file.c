@@ -109,41 +109,25 @@ static const uint8_t *next_row(const column *column, const uint8_t **at, row_hea
     return row;
 }
 
-static mr_status put_row_keys(const void *data, const byte_sink *out) {
-    const column *column = data;
-    column_writer writer = {.out = out};
-    const uint8_t *at = column->at;
-    row_head head;
-    for (uint32_t i = 0; i < column->count; i++) {
-        (void)next_row(column, &at, &head);
-        column_put(&writer, &(uint64_t){sparse_key(head.hash)}, sizeof(uint64_t));
-    }
-    return column_end(&writer);
-}
+typedef enum row_part { ROW_KEY, ROW_NUMBER, ROW_VALUES } row_part;
 
-static mr_status put_row_numbers(const void *data, const byte_sink *out) {
-    const column *column = data;
-    column_writer writer = {.out = out};
-    const uint8_t *at = column->at;
-    row_head head;
-    for (uint32_t i = 0; i < column->count; i++) {
-        (void)next_row(column, &at, &head);
-        column_put(&writer, (const uint8_t *)&head + column->from, column->size);
-    }
-    return column_end(&writer);
-}
-
-static mr_status put_row_values(const void *data, const byte_sink *out) {
+static mr_status put_rows(const void *data, row_part part, const byte_sink *out) {
     const column *column = data;
     column_writer writer = {.out = out};
     const uint8_t *at = column->at;
     row_head head;
     for (uint32_t i = 0; i < column->count; i++) {
         const uint8_t *row = next_row(column, &at, &head);
-        if (row != NULL) column_put(&writer, row + column->from, column->size);
+        if (part == ROW_KEY) column_put(&writer, &(uint64_t){sparse_key(head.hash)}, sizeof(uint64_t));
+        if (part == ROW_NUMBER) column_put(&writer, (const uint8_t *)&head + column->from, column->size);
+        if (part == ROW_VALUES && row != NULL) column_put(&writer, row + column->from, column->size);
     }
     return column_end(&writer);
 }
+
+static mr_status put_row_keys(const void *data, const byte_sink *out) { return put_rows(data, ROW_KEY, out); }
+static mr_status put_row_numbers(const void *data, const byte_sink *out) { return put_rows(data, ROW_NUMBER, out); }
+static mr_status put_row_values(const void *data, const byte_sink *out) { return put_rows(data, ROW_VALUES, out); }
 
 typedef enum vector_part { VECTOR_KEY, VECTOR_LENGTH, VECTOR_VALUES } vector_part;
 

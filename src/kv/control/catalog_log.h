@@ -63,6 +63,6 @@ typedef struct catalog_log_position { /* what the metadata value commits */
 /* Reads the tables of a file. MR_CORRUPT: it is not the committed one, or damaged, or of another format. */
 MR_MUST mr_status catalog_log_decode(span file, const catalog_log_position *position, table_catalog *out);
 
-/* Is told every change: a table as bytes, without bytes a dropped one; id 0: all tables are gone. */
+/* The log calls it with each change: a new table as bytes; a dropped table without bytes; id 0: all tables are gone. */
 typedef void catalog_log_follow_fn(void *context, uint32_t id, span bytes);
 void catalog_log_follow(catalog_log *log, catalog_log_follow_fn *follow, void *context); /* begins with all tables */

@@ -28,7 +28,7 @@ static void end_upload(upload *upload) {
     upload->token = 0;
 }
 
-/* The upload with this token, or a new one; NULL: there is no room. */
+/* Returns the upload with this token, or begins one. NULL: CATALOG_SERVER_UPLOADS others are under way. */
 static upload *find_upload(catalog_server *server, uint64_t token, int64_t now_us) {
     upload *unused = NULL;
     for (size_t i = 0; i < CATALOG_SERVER_UPLOADS; i++) {

@@ -56,7 +56,8 @@ static uint32_t slots_in(const repartition_options *options, uint32_t table_slot
     return table_slots * kinds(options) + (options->mixed || options->rounds);
 }
 
-/* Slots of a table in the newest checkpoint; 0: there is no checkpoint, or its slots are of another kind. */
+/* Returns the number of slots that a table has in the newest checkpoint. 0: there is no checkpoint, or its slots are of
+ * another kind. */
 static uint32_t table_slots(const repartition *change) {
     const repartition_options *options = change->options;
     uint32_t slots = checkpoint_store_slots(change->store), rest = slots_in(options, 0);

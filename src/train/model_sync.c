@@ -1,6 +1,7 @@
 /* model_sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a batch of calls that
- * this process submits without waiting, so no deadlock is possible. Calls of one process to a worker run in order: all
- * earlier ones are in the sync, and all later ones see its result. Tested by tests/model_sync_test.c. */
+ * this process submits without waiting, so no deadlock is possible. Calls of one process to a worker begin in order:
+ * all earlier ones are in the sync, and all later ones see its result. A worker that runs several calls at a time
+ * begins no later call of this process before its set_weights has ended. Tested by tests/model_sync_test.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,7 @@ static mr_status add_sets(model_sync *sync) {
     for (size_t w = 0; w < sync->count; w++, sync->made[2]++) {
         mr_arg result = mr_future(sync->results[w]);
         MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
+        submit_batch_hold_later_calls(sync->group);
     }
     return MR_OK;
 }

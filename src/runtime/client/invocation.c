@@ -32,6 +32,7 @@ static inline void fill_in(invocation *invocation, core_worker *worker, interned
     list_init(&invocation->group);
     invocation->held = false;
     invocation->streams = streams;
+    invocation->holds = false;
     invocation->parent = worker->run;
     invocation->worker = worker;
     invocation->name = interned_name_ref(name);
@@ -96,7 +97,7 @@ static inline mr_status begin_sending(const invocation *invocation, const peer_l
     const interned_name *name = invocation->name;
     wire_head head = {.number = (uint16_t)name->number,
                       .returns = invocation->returns,
-                      .flags = invocation->streams ? WIRE_STREAM : 0};
+                      .flags = (invocation->streams ? WIRE_STREAM : 0) | (invocation->holds ? WIRE_HOLDS : 0)};
     size_t room = 0;
     if (name->number == 0 || !peer_link_knows(link, name->number)) {
         head.name_size = name->size;

@@ -27,6 +27,7 @@ struct invocation {
     uint16_t returns;
     bool held;       /* in a batch that was not submitted: it does not start */
     bool streams;    /* its result is a stream */
+    bool holds;      /* this process's later calls to the actor begin when this call has ended */
     list group;      /* place in its batch */
     uint64_t parent; /* run of the body that submitted it (worker.h); 0: the program itself */
     int64_t since_us;

@@ -45,14 +45,24 @@ mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, co
     return submit_unlocked(group->mr, &call);
 }
 
+static invocation *last_of(const mr_batch *group) {
+    MR_ASSERT(!list_empty(&group->requests));
+    return container_of(group->requests.prev, invocation, group);
+}
+
 void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
     context_lock(group->mr);
-    MR_ASSERT(!list_empty(&group->requests));
-    arguments_futures *futures = container_of(group->requests.prev, invocation, group)->arguments.futures;
+    arguments_futures *futures = last_of(group)->arguments.futures;
     if (futures != NULL) {
         futures->noun = noun;
         futures->first = first;
     }
+    context_unlock(group->mr);
+}
+
+void submit_batch_hold_later_calls(mr_batch *group) {
+    context_lock(group->mr);
+    last_of(group)->holds = true;
     context_unlock(group->mr);
 }
 

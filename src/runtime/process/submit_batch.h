@@ -14,4 +14,8 @@ struct mr_batch {
  * the error of one that fails. `noun` is borrowed until the call has ended. The lock is taken inside. */
 void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first);
 
+/* The call that was added last holds back this process's later calls to the same actor until it has ended, also if the
+ * actor runs several calls at a time. The lock is taken inside. */
+void submit_batch_hold_later_calls(mr_batch *group);
+
 void submit_batches_drop(list *groups); /* frees batches that the program has not submitted */

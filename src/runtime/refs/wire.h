@@ -56,11 +56,11 @@
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
- * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
- * name follow, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
- * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is sent with
- * its text until a call with it was answered. A call without values has no value pack: two of them fit a cache line, as
- * two of the shortest answers do.
+ * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE, WIRE_HOLDS). If the size is not 0, the actor's id (of a
+ * method) and the name follow, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8:
+ * the worker keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is
+ * sent with its text until a call with it was answered. A call without values has no value pack: two of them fit a
+ * cache line, as two of the shortest answers do.
  *
  * An empty name space is the program's own.
  *
@@ -82,7 +82,8 @@ enum {
     WIRE_VALUE = 3,
     WIRE_VALUE_MAX = 14,
     WIRE_STREAM = 1,
-    WIRE_CODE = 2 /* WIRE_STREAM, WIRE_CODE: flags */
+    WIRE_CODE = 2,
+    WIRE_HOLDS = 4 /* flags. WIRE_HOLDS: later calls of the same process begin when this call has ended */
 };
 
 typedef enum wire_method {

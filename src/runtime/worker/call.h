@@ -37,6 +37,7 @@ struct mr_call {
     rpc_call_token token;
     uint32_t method;     /* wire_method */
     uint32_t tick;       /* the worker's tick at its arrival */
+    bool holds;          /* later calls of the same caller begin when this call has ended */
     interned_name *name; /* name of the task, method or class; a reference */
     mr_actor actor;
     uint32_t threads; /* threads of an actor to be created */
@@ -108,6 +109,7 @@ static inline void call_clear(mr_call *call) {
     call->detail_size = 0;
     call->self = NULL;
     call->yield = NULL;
+    call->holds = false;
     call->cancelled = call->alone = call->asked_cancel = false;
     call->on_cancel = (cancel_wish){0};
     call->deferred = call->left = call->finished = call->settled = false;

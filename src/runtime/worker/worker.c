@@ -251,6 +251,7 @@ static mr_status call_here(worker *worker, const invocation *invocation, mr_acto
     call->name = interned_name_ref(invocation->name);
     call->actor = actor;
     call->returns = invocation->returns;
+    call->holds = invocation->holds;
     value_pack *values = invocation->arguments.values;
     mr_status status = values != NULL ? call_take_pack(call, value_pack_ref(values))
                                       : call_take_args(call, arguments_bytes(&invocation->arguments), &worker->spares);

@@ -91,6 +91,7 @@ static mr_status read_call(worker *worker, const rpc_call_request *request, mr_c
         return error_set(MR_CORRUPT, "malformed request: %zu bytes, at least %zu", payload.size, sizeof head);
     memcpy(&head, payload.data, sizeof head);
     call->returns = head.returns;
+    call->holds = (head.flags & WIRE_HOLDS) != 0;
     if ((head.flags & WIRE_STREAM) != 0) MR_TRY(stream_writer_open(call));
     *rest = payload.data + sizeof head;
     if (head.name_size != 0) return read_name(worker, request, head, call, rest);

@@ -28,6 +28,7 @@ struct worker {
     uint64_t printed[STD_STREAMS]; /* bytes written before that task began, by any body */
     uint64_t runs;                 /* number of runs, counted with one thread only */
     uint32_t threads, running_count;
+    uint32_t holding; /* running calls that hold back later calls of their callers */
     uint32_t ticks;
     int64_t ticked_us;
     bool waits; /* all running bodies wait: nothing is queued behind them */

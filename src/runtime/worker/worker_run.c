@@ -89,12 +89,30 @@ static __attribute__((noinline)) void change_speaker(worker *worker, interned_na
     worker->speaker = interned_name_ref(name);
 }
 
+static bool is_held_back(const worker *worker, const mr_call *call) {
+    list_for_each (at, &worker->running)
+        if (worker_call_at(at)->holds && worker_call_at(at)->token.link.v == call->token.link.v) return true;
+    return false;
+}
+
+/* Removes the first call that no running call of its caller holds back. NULL: none. */
+static list *take_queued(worker *worker) {
+    if (__builtin_expect(worker->holding == 0, 1)) return list_pop_front(&worker->queue);
+    list_for_each (at, &worker->queue) {
+        if (is_held_back(worker, worker_call_at(at))) continue;
+        list_remove(at);
+        return at;
+    }
+    return NULL;
+}
+
 mr_call *worker_next(worker *worker) {
-    list *at = list_pop_front(&worker->queue);
+    list *at = take_queued(worker);
     if (at == NULL) return NULL;
     list_push_back(&worker->running, at);
     worker->running_count++;
     mr_call *call = worker_call_at(at);
+    worker->holding += call->holds;
     call->run = worker->threads == 1 ? ++worker->runs : 0;
     worker->worker->run = call->run;
     call->refused = call->method == WORKER_ACTOR_CALL ? find_method(worker, call)
@@ -176,10 +194,17 @@ static __attribute__((noinline)) void answer_last(worker *worker, mr_call *call)
     if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
 }
 
+static __attribute__((noinline)) void end_hold(worker *worker) {
+    const core_worker_host *host = worker->worker->host;
+    worker->holding--;
+    list_for_each (at, &worker->queue) host->called(host->context); /* threads that found only calls held back */
+}
+
 /* Work that need not precede the answer is done after sending it. */
 void worker_finish(worker *worker, mr_call *call) {
     bool answered = answer_first(worker, call);
     worker->running_count--;
+    if (call->holds) end_hold(worker);
     uint64_t event = call->event;
     mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
     list_remove(&call->place);

@@ -99,13 +99,17 @@ static void average_bf16(const uint16_t *const *rows, const mean *mean, uint16_t
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <sys/platform/x86.h>
 
 #define WITH_FP16 __attribute__((target("avx2,f16c")))
 
 typedef __m256 lanes;
 
+#if __has_include(<sys/platform/x86.h>) && !defined(LIBC_WEAK)
+#include <sys/platform/x86.h>
 static bool has_fp16(void) { return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C); }
+#else /* glibc before 2.33; not every compiler can ask for F16C, which all processors with AVX2 have */
+static bool has_fp16(void) { return __builtin_cpu_supports("avx2"); }
+#endif
 
 WITH_FP16 static inline lanes load_fp16(const uint16_t *from) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));

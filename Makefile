@@ -95,10 +95,11 @@ install: ## Install headers, libraries, miniray.pc, the command and the Python p
 uninstall: ## Remove what `make install` installed last
 	@ninja -C build/lto uninstall
 
-dist: ## Pack the sources, a wheel and Debian packages into build/dist
+dist: ## Pack the sources, wheels for each CPython and machine, and Debian packages into build/dist
 	@tools/deps build dist
 	@tools/build lto
 	@tools/step "pack into build/dist" tools/dist
+	@tools/wheels || [ $$? = 3 ]
 
 release: ## Make a release of this commit: VERSION=x.y.z; CHANGELOG, tag, build/release with checksums
 	@tools/deps build dist

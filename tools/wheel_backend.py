@@ -61,10 +61,18 @@ def build(folder):
     folder = folder or ("build/lto" if system else f"build/{tag().split('-')[0]}")
     if not os.path.exists(os.path.join(ROOT, folder, "build.ninja")):
         run("meson", "setup", folder, "-Dwhole=true", *([] if system else [f"-Dpython={sys.executable}"]))
+    compile_installed(folder)
+    return folder
+
+
+def compile_installed(folder):
+    """Compiles what `meson install` installs from this build, and nothing else."""
     known = json.loads(run("meson", "introspect", folder, "--targets", stdout=subprocess.PIPE).stdout)
     wanted = [path for target in known if target["installed"] for path in target["filename"]]
-    run("ninja", "-C", folder, *(os.path.relpath(path, os.path.join(ROOT, folder)) for path in wanted))
-    return folder
+    done = subprocess.run(["ninja", "-C", folder, *(os.path.relpath(path, os.path.join(ROOT, folder)) for path in wanted)],
+                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}\nninja failed in {folder} with status {done.returncode}")
 
 
 def staged(folder, stage):
@@ -75,7 +83,6 @@ def staged(folder, stage):
     content = {os.path.relpath(path, os.path.dirname(package)): path
                for path in glob.glob(package + "/**", recursive=True) if os.path.isfile(path)}
     content[f"{stem()}.data/scripts/miniray"] = glob.glob(stage + "/**/bin/miniray", recursive=True)[0]
-    run("strip", "--strip-unneeded", *(path for path in content.values() if os.access(path, os.X_OK)))
     return content
 
 
@@ -100,9 +107,16 @@ def metadata():
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517. The setting `build-folder` names a build to take instead of build/."""
     folder = build((config_settings or {}).get("build-folder"))
-    name, record = f"{stem()}-{tag()}.whl", []
-    with tempfile.TemporaryDirectory() as stage, \
-            zipfile.ZipFile(os.path.join(wheel_directory, name), "w", zipfile.ZIP_DEFLATED) as wheel:
+    with tempfile.TemporaryDirectory() as stage:
+        content = staged(folder, stage)
+        run("strip", "--strip-unneeded", *(path for path in content.values() if os.access(path, os.X_OK)))
+        return pack(content, tag(), wheel_directory)
+
+
+def pack(content, tag, wheel_directory):
+    """Packs {name: path} as the wheel for `tag`, and returns its name. The same files give the same bytes."""
+    name, record = f"{stem()}-{tag}.whl", []
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w", zipfile.ZIP_DEFLATED) as wheel:
 
         def add(entry, data, mode):
             info = zipfile.ZipInfo(entry, EPOCH)
@@ -111,7 +125,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{entry},sha256={digest},{len(data)}\n")
 
-        for entry, path in sorted(staged(folder, stage).items()):
+        for entry, path in sorted(content.items()):
             with open(path, "rb") as file:
                 add(entry, file.read(), 0o755 if os.access(path, os.X_OK) else 0o644)
         about = f"{stem()}.dist-info"
@@ -119,8 +133,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             with open(os.path.join(ROOT, license), "rb") as file:
                 add(f"{about}/{license}", file.read(), 0o644)
         add(f"{about}/METADATA", metadata().encode(), 0o644)
-        add(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: miniray\nRoot-Is-Purelib: false\nTag: {tag()}\n".encode(),
-            0o644)
+        add(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: miniray\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(), 0o644)
         wheel.writestr(zipfile.ZipInfo(f"{about}/RECORD", EPOCH), "".join(record) + f"{about}/RECORD,,\n")
     return name
 

@@ -3,8 +3,8 @@
  *
  * The network has no faults, and no process dies. Servers stop for up to SILENT_MAX_US, several at the same time, and
  * then continue; their links stay. An observer asks the scheduler for the cluster map, and reports a slot that had two
- * replicas and has one. There are three replicas of each slot, or two of them and no other server: with a third server
- * and two replicas, a slot may have one for the time in which the other is filled (ps/silence.h). */
+ * replicas and has one. There are two or three replicas of each slot, and as many servers or more: a server that could
+ * be filled is no reason to remove one that is only silent (ps/silence.h). */
 #include "sim/kv/overload_scenario.h"
 
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void draw(kv_deployment *deployment, rng *rng) {
     options->consistency.kind = kinds[rng_below(rng, 3)];
     if (options->consistency.kind == CONSISTENCY_SSP) options->consistency.bound = (uint32_t)rng_below(rng, 3);
     options->copies = (uint8_t)rng_between(rng, 2, 3);
-    deployment->servers = options->copies == 2 ? 2 : (uint32_t)rng_between(rng, 3, KV_DEPLOYMENT_SERVERS_MAX);
+    deployment->servers = (uint32_t)rng_between(rng, options->copies, KV_DEPLOYMENT_SERVERS_MAX);
     options->server_count = deployment->servers;
     options->table_slots = 1 + (uint32_t)rng_below(rng, 6);
     deployment->workers = 1 + (uint32_t)rng_below(rng, 3);

@@ -227,6 +227,7 @@ static void *controller_start(sim_node *node, const env *env, void *argument) {
                                   .checkpoints = cluster->keeps ? "depot" : NULL,
                                   .restores = cluster->keeps,
                                   .pause_us = cluster->pause_us,
+                                  .hold_us = cluster->hold_us,
                                   .on_checkpoint = on_checkpoint,
                                   .store = sim_process_metadata(&process->process),
                                   .rng = env->rng,

@@ -34,6 +34,7 @@ struct ps_cluster {
     uint32_t server_count, worker_count, rank_count, slot_count, steps;
     uint32_t server_sites, rank_sites; /* numbers after the next kill of all processes; ranks alternate */
     bool keeps;                        /* has a checkpoint store */
+    int64_t hold_us;                   /* time for which a silent server is spared (ps/silence.h) */
     int64_t pause_us;                  /* pause of ranks that makes checkpoints exact; 0: no pause */
     bool reckless;                     /* servers may crash with the last replica */
     uint32_t mark_rounds, kill_rounds; /* how often a checkpoint is requested, and all processes are killed */

@@ -2,9 +2,10 @@
  *
  * Each seed draws a cluster: 1 to 8 servers; 1 to 16 ranks; as many workers, or some more or fewer, of which some leave
  * for good; chains of 1 to 3 replicas; a consistency, or tables with rounds beside others; bounds that are the same for
- * all pulls or not. In some seeds slots are pinned to other servers, and must move while training continues. Faults of
- * all kinds occur for a while; they heal, and all ranks must end their steps, and every slot must have its replicas,
- * equal and on the right servers.
+ * all pulls or not. In half of the seeds servers are taken out of the chains as soon as they are silent, also if they
+ * are alive. In some seeds slots are pinned to other servers, and must move while training continues. Faults of all
+ * kinds occur for a while; they heal, and all ranks must end their steps, and every slot must have its replicas, equal
+ * and on the right servers.
  *
  * The scenario `pieces` is the same with pieces of a few bytes (transfer.h): every state, cut, snapshot, log entry and
  * push needs many of them.
@@ -26,6 +27,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "ps/silence.h"
 #include "sim/cluster/sim_metadata.h"
 #include "sim/faults.h"
 #include "sim/ps/ps_operations.h"
@@ -43,6 +45,7 @@ enum {
     AWAY_STREAM = 18,
     LEAVE_STREAM = 20,
     PIECES_STREAM = 21,
+    HOLD_STREAM = 24,
     FED_STEPS_MAX = 20,
     MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
@@ -258,6 +261,8 @@ static void draw(ps_cluster *cluster, rng *rng) {
     own = sim_fork_rng(cluster->sim, PAUSE_STREAM);
     if (cluster->keeps && !ps_has_rounds(cluster) && rng_chance(&own, 0.5))
         cluster->pause_us = rng_between(&own, PAUSE_LEAST_US, CHECKPOINTER_PATIENCE_US);
+    own = sim_fork_rng(cluster->sim, HOLD_STREAM); /* real processes hold longer than the faults last */
+    cluster->hold_us = rng_chance(&own, 0.5) ? 1 : SILENCE_HOLD_US;
     own = sim_fork_rng(cluster->sim, LEAVE_STREAM);
     if (!ps_has_rounds(cluster) && !cluster->fed && rng_chance(&own, 0.4)) {
         cluster->leave_chance = rng_chance(&own, 0.7) ? 0.2 : 0;

@@ -265,7 +265,7 @@ static bool survives(const scale_cluster *cluster, const cluster_map *map) {
     return true;
 }
 
-bool scale_die(scale_cluster *cluster, uint32_t count, scale_cost *cost) {
+bool scale_die(scale_cluster *cluster, uint32_t count, bool silent, scale_cost *cost) {
     scale_counts counts = cluster->counts;
     cluster_map before = {0};
     cluster_map_copy(&before, newest(cluster));
@@ -273,7 +273,7 @@ bool scale_die(scale_cluster *cluster, uint32_t count, scale_cost *cost) {
         uint32_t server = any_server(cluster);
         cluster->gone[server] = true;
         if (survives(cluster, &before)) {
-            sim_node_crash(cluster->servers[server].node, true);
+            sim_node_crash(cluster->servers[server].node, silent);
             killed++;
         } else {
             cluster->gone[server] = false;

@@ -31,7 +31,8 @@ bool scale_rest(scale_cluster *cluster, scale_cost *cost);
 #define SCALE_SETTLE_US INT64_C(10000000)
 bool scale_join(scale_cluster *cluster, uint32_t count, scale_cost *cost);
 bool scale_leave(scale_cluster *cluster, uint32_t count, scale_cost *cost);
-bool scale_die(scale_cluster *cluster, uint32_t count, scale_cost *cost); /* without notice, no two of one chain */
+/* without notice, no two of one chain. `silent`: their machines lose power, so their links stay open */
+bool scale_die(scale_cluster *cluster, uint32_t count, bool silent, scale_cost *cost);
 
 /* Lets load be balanced for a while. `level`: load of the fullest server, in shares, before and after; `ideal` is the
  * number of replicas that balancer.h, with complete knowledge, would move. */

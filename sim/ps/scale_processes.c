@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "ps/silence.h"
 #include "ps/stable_hash.h"
 #include "sim/ps/float_machine.h"
 #include "sim/sim_process.h"
@@ -49,8 +50,14 @@ static void take_bytes(void *context, link_id link, span bytes) {
         (void)sim_process_take(&process->process, bytes, &message);
 }
 
+static void on_broken(void *context, const char *address, const cause *why) {
+    process *process = context;
+    if (process->controller != NULL)
+        controller_broken(process->controller, address, why->status == MR_TIMEOUT, now_of(process));
+}
+
 static process *start(sim_node *node, const env *env, void *argument, bool directs) {
-    static const messenger_handlers handlers = {.on_message = take_bytes};
+    static const messenger_handlers handlers = {.on_message = take_bytes, .on_broken = on_broken};
     process *process = xcalloc(1, sizeof *process);
     process->scale_process = argument;
     process->next_us = CLOCK_NEVER_US;
@@ -106,6 +113,7 @@ static void *controller_start(sim_node *node, const env *env, void *argument) {
                                   .store = sim_process_metadata(&process->process),
                                   .rng = env->rng,
                                   .consistency = {CONSISTENCY_ASP, 0},
+                                  .hold_us = SILENCE_HOLD_US,
                                   .copies = size->copies,
                                   .rank_count = size->ranks,
                                   .slot_count = size->slots,

@@ -136,12 +136,12 @@ static void give_up_one(controller *controller) {
         servers[i] = (silence_server){.id = known->id,
                                       .incarnation = known->incarnation,
                                       .sure = !detector_doubts(controller->detector, group->watch + known->id),
-                                      .leaves = leaves(controller, known->id),
                                       .silent = is_only_silent(controller, known),
                                       .given_up = known->given_up,
                                       .silent_us = known->silent_us};
     }
-    size_t chosen = silence_choose(batcher_map(controller->batcher), servers, group->count, controller->now_us);
+    size_t chosen = silence_choose(batcher_map(controller->batcher), servers, group->count, controller->options.hold_us,
+                                   controller->now_us);
     for (size_t i = 0; i < group->count; i++) group->list[i].silent_us = servers[i].silent_us;
     if (chosen < group->count && controller->now_us >= controller->spare_us) {
         group->list[chosen].given_up = true;
@@ -493,7 +493,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 controller *controller_create(const controller_options *options, int64_t now_us) {
     MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
     MR_ASSERT(options->slot_count <= CLUSTER_MAP_SLOTS_MAX && options->rank_count <= CLUSTER_MAP_RANKS_MAX);
-    MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0);
+    MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0 && options->hold_us > 0);
     controller *controller =
         XNEW(struct controller, .options = *options, .now_us = now_us, .servers.most = CLUSTER_MAP_SERVERS_MAX,
              .workers = {.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX},

@@ -54,6 +54,9 @@ typedef struct controller_options {
      * (checkpointer.h); 0: no pauses, and slots are cut at different steps. The checkpoint store needs the same
      * setting (`exact`). */
     int64_t pause_us;
+    /* SILENCE_HOLD_US: time for which a server is spared that is only silent (silence.h). The simulator has less, too:
+     * a server may be taken out of the chains too soon, which costs replicas, and nothing else goes wrong. */
+    int64_t hold_us;
     bool restores; /* a loss begins a new generation from the last checkpoint; otherwise it is only reported */
     metadata_store store;
     rng *rng;

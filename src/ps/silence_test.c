@@ -33,43 +33,52 @@ static void silence_one(world *world, size_t at) {
     world->servers[at].silent = true;
 }
 
-static void a_third_replica_or_a_spare_server_lets_one_go(void **state) {
+static size_t choose(world *world, size_t count, int64_t now_us) {
+    return silence_choose(&world->map, world->servers, count, SILENCE_HOLD_US, now_us);
+}
+
+static void a_third_replica_lets_one_go(void **state) {
     world world;
     begin(&world, 3, 3);
     silence_one(&world, 1);
-    assert_int_equal(silence_choose(&world.map, world.servers, 3, NOW), 1); /* two sure replicas are left */
+    assert_int_equal(choose(&world, 3, NOW), 1); /* two sure replicas are left */
+}
+
+/* Until the spare server is filled, the slots would have one replica. */
+static void a_spare_server_lets_nobody_go(void **state) {
+    world world;
     begin(&world, 3, 2);
     silence_one(&world, 0);
-    assert_int_equal(silence_choose(&world.map, world.servers, 3, NOW), 0); /* server 2 can be filled */
-    world.servers[2].leaves = true;
-    assert_int_equal(silence_choose(&world.map, world.servers, 3, NOW), 3); /* it drains */
+    assert_int_equal(choose(&world, 3, NOW), 3);
+    assert_int_equal(choose(&world, 3, NOW + SILENCE_HOLD_US - 1), 3);
+    assert_int_equal(choose(&world, 3, NOW + SILENCE_HOLD_US), 0);
 }
 
 static void the_last_safe_replicas_are_held(void **state) {
     world world;
     begin(&world, 2, 2);
     silence_one(&world, 1);
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW), 2); /* nobody can take its place */
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW + SILENCE_HOLD_US - 1), 2);
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW + SILENCE_HOLD_US), 1);
+    assert_int_equal(choose(&world, 2, NOW), 2); /* nobody can take its place */
+    assert_int_equal(choose(&world, 2, NOW + SILENCE_HOLD_US - 1), 2);
+    assert_int_equal(choose(&world, 2, NOW + SILENCE_HOLD_US), 1);
     begin(&world, 4, 3);
     silence_one(&world, 0);
     silence_one(&world, 1);
-    assert_int_equal(silence_choose(&world.map, world.servers, 4, NOW), 4); /* one sure replica is left of each slot */
+    assert_int_equal(choose(&world, 4, NOW), 4); /* one sure replica is left of each slot */
 }
 
 static void a_word_begins_the_time_anew(void **state) {
     world world;
     begin(&world, 2, 2);
     silence_one(&world, 1);
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW), 2);
+    assert_int_equal(choose(&world, 2, NOW), 2);
     world.servers[1].silent = false;
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW + 1), 2);
+    assert_int_equal(choose(&world, 2, NOW + 1), 2);
     assert_int_equal(world.servers[1].silent_us, 0);
     world.servers[1].silent = true;
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW + SILENCE_HOLD_US), 2);
+    assert_int_equal(choose(&world, 2, NOW + SILENCE_HOLD_US), 2);
     world.servers[1].given_up = true; /* once is enough */
-    assert_int_equal(silence_choose(&world.map, world.servers, 2, NOW + 3 * SILENCE_HOLD_US), 2);
+    assert_int_equal(choose(&world, 2, NOW + 3 * SILENCE_HOLD_US), 2);
 }
 
 static void an_earlier_process_is_no_replica(void **state) {
@@ -77,14 +86,13 @@ static void an_earlier_process_is_no_replica(void **state) {
     begin(&world, 3, 3);
     world.servers[2].incarnation++; /* restarted: it has no replica */
     silence_one(&world, 1);
-    assert_int_equal(silence_choose(&world.map, world.servers, 3, NOW), 3);
+    assert_int_equal(choose(&world, 3, NOW), 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_third_replica_or_a_spare_server_lets_one_go),
-        cmocka_unit_test(the_last_safe_replicas_are_held),
-        cmocka_unit_test(a_word_begins_the_time_anew),
+        cmocka_unit_test(a_third_replica_lets_one_go),      cmocka_unit_test(a_spare_server_lets_nobody_go),
+        cmocka_unit_test(the_last_safe_replicas_are_held),  cmocka_unit_test(a_word_begins_the_time_anew),
         cmocka_unit_test(an_earlier_process_is_no_replica),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,7 @@
 #include "kv/scheduler/repartition.h"
 #include "kv/scheduler/server_admission.h"
 #include "ps/controller.h"
+#include "ps/silence.h"
 
 #define LOCK_FILE   "scheduler.lock"
 #define STOPPED_KEY "stopped" /* number of the cluster map at an intended stop */
@@ -561,6 +562,7 @@ static void begin_controller(kv_scheduler *scheduler) {
         .address = van_address(scheduler->van),
         .checkpoints = scheduler->checkpoints_address,
         .pause_us = options->exact_checkpoints ? KV_SCHEDULER_PAUSE_US : 0,
+        .hold_us = SILENCE_HOLD_US,
         .restores = true,
         .store = metadata_local_metadata(scheduler->local),
         .rng = van_env(scheduler->van)->rng,

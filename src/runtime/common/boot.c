@@ -117,8 +117,9 @@ static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_sp
     for (int i = 0; i < FDS; i++)
         if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
     char **environment = environment_with(plan->spec, plan->variables);
-    int failed = libc_spawn_in(plan->spec->folder_fd, pid, plan->executable != NULL ? plan->executable : program,
-                               actions, attributes, plan->spec->arguments, environment);
+    const char *path = plan->spec->emulated ? plan->spec->arguments[0] : program;
+    int failed = libc_spawn_in(plan->spec->folder_fd, pid, plan->executable != NULL ? plan->executable : path, actions,
+                               attributes, plan->spec->arguments, environment);
     free(environment);
     return failed;
 }

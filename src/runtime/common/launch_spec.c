@@ -2,6 +2,7 @@
  * bytes). */
 #include "runtime/common/launch_spec.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -105,6 +106,22 @@ static int open_of(int pid, const char *what, int flags) {
     return open(path, O_PATH | O_CLOEXEC | flags);
 }
 
+bool launch_spec_is_foreign(const char *path) {
+#if defined(__x86_64__)
+    const uint16_t machine = EM_X86_64;
+#elif defined(__aarch64__)
+    const uint16_t machine = EM_AARCH64;
+#else
+    const uint16_t machine = EM_NONE;
+#endif
+    Elf64_Ehdr header;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool read_all = fd >= 0 && read(fd, &header, sizeof header) == (ssize_t)sizeof header;
+    if (fd >= 0) close(fd);
+    return read_all && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && machine != EM_NONE &&
+           header.e_machine != machine;
+}
+
 static mr_status malformed(int pid, uint64_t size) {
     return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %llu bytes, at most %d", pid,
                      (unsigned long long)size, LAUNCH_SPEC_BYTES_MAX);
@@ -140,7 +157,9 @@ mr_status launch_spec_decode(span bytes, int pid, launch_spec **out) {
     if (size > LAUNCH_SPEC_BYTES_MAX) return malformed(pid, size);
     reader fields = reader_of(bytes.data, size), *reader = &fields;
     launch_spec *spec = XNEW(struct launch_spec, .bytes = xcalloc(1, size + 1));
-    char *to = spec->bytes;
+    char *to = spec->bytes, executable[64];
+    snprintf(executable, sizeof executable, "/proc/%d/exe", pid);
+    spec->emulated = launch_spec_is_foreign(executable);
     spec->executable_fd = open_of(pid, "exe", 0);
     spec->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
     mr_status status = spec->executable_fd < 0 || spec->folder_fd < 0

@@ -5,6 +5,9 @@
  * as descriptors, so that replacing, removing or renaming them has no effect. Workers get their role by their
  * environment (boot.h), so the only argument is the first, the program's name, unless mr_options.worker has more.
  *
+ * The executable of a process that runs under an emulator (qemu-user, Rosetta) is the emulator. It is recognized by its
+ * machine, which is not this library's; workers are then started by the program's name, as a path.
+ *
  * A launch spec travels in a sealed memfd: a private node inherits it, a standalone node gets its number in the driver
  * with NODE_JOIN, and opens it through /proc. So the only limit of an environment is the kernel's (at most 6 MB). */
 #pragma once
@@ -17,6 +20,7 @@ enum { LAUNCH_SPEC_BYTES_MAX = 8 * 1024 * 1024 };
 
 typedef struct launch_spec {
     int executable_fd, folder_fd;    /* owned; -1: those of this process */
+    bool emulated;                   /* `executable_fd` is an emulator: arguments[0] is the executable's path */
     void *bytes;                     /* owned: memory of the lists' texts */
     char **arguments, **environment; /* owned lists, ended by NULL */
     bool copied;                     /* workers are forked from a zygote started by this spec (zygote.h) */
@@ -35,3 +39,5 @@ MR_MUST mr_status launch_spec_read_of(uint32_t number, int pid, launch_spec **ou
 /* Decodes the bytes of such a memfd. */
 MR_MUST mr_status launch_spec_decode(span bytes, int pid, launch_spec **out);
 void launch_spec_destroy(launch_spec *spec); /* NULL is a no-op */
+/* Whether the file is an executable for another machine than this library. */
+bool launch_spec_is_foreign(const char *path);

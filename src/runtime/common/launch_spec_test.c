@@ -1,11 +1,13 @@
 /* launch_spec_test.c — writing and reading of a program's launch spec, and malformed ones. */
 #include "runtime/common/launch_spec.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +114,27 @@ static void ones_own_needs_no_descriptors(void **state) {
     launch_spec_destroy(NULL);
 }
 
+static bool foreign_with(uint16_t machine, char first, size_t size) {
+    char path[64];
+    Elf64_Ehdr header = {.e_ident = {first, 'E', 'L', 'F'}, .e_machine = machine};
+    int fd = sealed_memfd_create("test", size);
+    assert_int_equal(pwrite(fd, &header, size, 0), size);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    bool foreign = launch_spec_is_foreign(path);
+    close(fd);
+    return foreign;
+}
+
+/* The executable of an emulated process is the emulator's; a script's is its interpreter's, of this machine. */
+static void an_emulator_is_recognized(void **state) {
+    size_t whole = sizeof(Elf64_Ehdr);
+    assert_false(launch_spec_is_foreign("/proc/self/exe"));
+    assert_true(foreign_with(EM_S390, 0x7f, whole));
+    assert_false(foreign_with(EM_S390, '#', whole));
+    assert_false(foreign_with(EM_S390, 0x7f, whole / 2));
+    assert_false(launch_spec_is_foreign("/proc/self/no-such-file"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launch_spec_is_read_as_written),
@@ -119,6 +142,7 @@ int main(void) {
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(an_environment_has_a_limit),
         cmocka_unit_test(ones_own_needs_no_descriptors),
+        cmocka_unit_test(an_emulator_is_recognized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

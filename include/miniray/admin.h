@@ -42,7 +42,7 @@ typedef struct mr_node_options {
     double num_gpus;       /* with CUDA_VISIBLE_DEVICES: the first ones of that list [0] */
     const char *resources; /* "name=2,other=0.5" [none] */
     size_t store_bytes;    /* shared memory [the option arena_bytes, else mr_store_bytes_default] */
-    int num_cpus;          /* tasks that run at once [the CPUs of the machine] */
+    int num_cpus;          /* tasks that run at once [the CPUs that this process may use: affinity, cgroup] */
 } mr_node_options;
 
 typedef struct mr_node_info {

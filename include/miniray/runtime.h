@@ -51,7 +51,7 @@ typedef struct mr_options {
     /* Address of a standalone node (`miniray start`) to join: "auto" or the path of its socket. [the option address
      * (MINIRAY_ADDRESS); without it a private node, which ends with the program] */
     const char *address;
-    int num_workers;   /* private node: tasks that run at once [the CPUs of the machine] */
+    int num_workers;   /* private node: tasks that run at once [the CPUs that this process may use: affinity, cgroup] */
     int log_to_driver; /* lines of workers appear on the program's stdout and stderr [yes]; negative: in files only */
     double num_gpus;   /* private node: GPUs; with CUDA_VISIBLE_DEVICES the first ones of that list [0] */
     const char *resources;  /* private node: "name=2,other=0.5" [none] */

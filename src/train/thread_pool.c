@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "base/cpu_limit.h"
 #include "base/futex.h"
 #include "base/thread.h"
 
@@ -65,7 +66,7 @@ static void next_round(thread_pool *pool) {
 }
 
 mr_status thread_pool_create(size_t size, thread_pool **out) {
-    if (size == 0) size = cpu_count();
+    if (size == 0) size = cpu_limit_count();
     if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
     thread_pool *pool;
     MR_TRY(alloc_try(sizeof *pool + (size - 1) * sizeof pool->members[0], &pool));

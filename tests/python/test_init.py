@@ -299,23 +299,26 @@ def test_what_is_left_of_a_runtime_that_was_shut_down_starts_no_other(stopped):
     assert not stopped.is_initialized()
 
 
-def _own_memory_group():
-    """The folder of this process's memory cgroup, and the name of the file with its limit."""
+LIMIT_FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "cpu": ("cpu.cfs_quota_us", "cpu.max")}  # v1, v2
+
+
+def _own_group(controller):
+    """The folder of this process's cgroup with that controller, and the name of the file with its limit."""
     with open("/proc/self/cgroup") as lines:
         for line in lines:
             _, controllers, path = line.rstrip("\n").split(":", 2)
-            if "memory" in controllers.split(","):
-                return "/sys/fs/cgroup/memory" + path.rstrip("/"), "memory.limit_in_bytes"
-    return "/sys/fs/cgroup" + path.rstrip("/"), "memory.max"
+            if controller in controllers.split(","):
+                return f"/sys/fs/cgroup/{controller}" + path.rstrip("/"), LIMIT_FILES[controller][0]
+    return "/sys/fs/cgroup" + path.rstrip("/"), LIMIT_FILES[controller][1]
 
 
 @pytest.fixture
-def memory_group():
-    """Creates a memory cgroup with that limit, with another one inside; returns the inner one's file for processes."""
+def limited_group():
+    """Creates a cgroup with that limit, with another one inside; returns the inner one's file for processes."""
     folders = []
 
-    def make(limit):
-        own, limit_file = _own_memory_group()
+    def make(controller, limit):
+        own, limit_file = _own_group(controller)
         for name in (f"miniray-test-{os.getpid()}", "inner"):
             own = os.path.join(own, name)
             try:
@@ -327,7 +330,7 @@ def memory_group():
             with open(os.path.join(folders[0], limit_file), "w") as file:
                 file.write(str(limit))
         except OSError as error:
-            pytest.skip(f"no memory limit can be set here: {error}")
+            pytest.skip(f"no {controller} limit can be set here: {error}")
         return os.path.join(own, "cgroup.procs")
     yield make
     for folder in reversed(folders):
@@ -335,8 +338,8 @@ def memory_group():
             os.rmdir(folder)
 
 
-def test_the_store_is_a_share_of_what_the_groups_around_it_have_left(run_program, memory_group):
-    group = memory_group(512 << 20)
+def test_the_store_is_a_share_of_what_the_groups_around_it_have_left(run_program, limited_group):
+    group = limited_group("memory", 512 << 20)
     done = run_program(f"""
         import os
         with open({group!r}, "w") as file:
@@ -354,8 +357,24 @@ def test_the_store_is_a_share_of_what_the_groups_around_it_have_left(run_program
     assert 100 << 20 < int(first) < 160 << 20 and int(second) == 64 << 20
 
 
-def test_a_small_store_is_told_in_one_line(run_program, memory_group):
-    group = memory_group(1 << 30)
+def test_the_default_number_of_workers_is_the_limit_of_cpus(run_program, limited_group):
+    group = limited_group("cpu", 100_000)  # of a period of 100,000 us
+    done = run_program(f"""
+        import os
+        with open({group!r}, "w") as file:
+            file.write(str(os.getpid()))
+        import miniray
+        miniray.init()
+        print(miniray.cluster_resources()["CPU"], miniray.get(miniray.remote(lambda: 42).remote()))
+        miniray.shutdown()
+        miniray.init(num_workers=3)
+        print(miniray.cluster_resources()["CPU"])
+    """)
+    assert done.stdout.split() == ["1.0", "42", "3.0"]
+
+
+def test_a_small_store_is_told_in_one_line(run_program, limited_group):
+    group = limited_group("memory", 1 << 30)
     done = run_program(f"""
         import os
         with open({group!r}, "w") as file:
@@ -368,8 +387,8 @@ def test_a_small_store_is_told_in_one_line(run_program, memory_group):
     assert re.search(r"the object store has only 6\d MB: of 1024 MB of memory, \d+ MB are available.*object_store_memory", line)
 
 
-def test_memory_that_is_not_there_is_told_with_the_option(run_program, memory_group):
-    group = memory_group(128 << 20)
+def test_memory_that_is_not_there_is_told_with_the_option(run_program, limited_group):
+    group = limited_group("memory", 128 << 20)
     done = run_program(f"""
         import os
         with open({group!r}, "w") as file:

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/cpu_limit.h"
 #include "base/error.h"
 #include "runtime/common/gpus.h"
 #include "runtime/common/memory_limit.h"
 #include "runtime/common/runtime_config.h"
 
 static uint32_t workers_of_this_machine(void) {
-    uint32_t count = cpu_count();
+    uint32_t count = cpu_limit_count();
     return count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : count;
 }
 

@@ -8,13 +8,13 @@ START   := $(shell date +%s)
 
 .PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist release clean
 
-all: ## Build libminiray.so, libminiray.a and the miniray command into build/
+all: ## Build the libraries, the miniray command, the Python package and the examples into build/
 	@tools/deps --check build
-	@tools/build release
+	@tools/build product
 
 run: ## Show the main job: digits are learned on all cores, a worker is killed on the way (seconds)
 	@tools/deps build run
-	@tools/build release
+	@tools/build package
 	@tools/run
 
 test: ## Run every test, in release and under AddressSanitizer and UBSan

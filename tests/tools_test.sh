@@ -339,6 +339,19 @@ stub apt-get "touch $work/asked"
 expect 0 '' "deps: nothing to do" deps build test check
 [ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get for nothing"; failed=1; }
 
+# ---- progress: steps of ninja go to descriptor 3, everything else to the output.
+steps() { printf 'ninja: Entering directory\n[1/3] Compiling C object a/b_one.c.o\nwarning: x\n[2/3] Linking two\nFAILED: y\n'; }
+expect 0 '^two-lines warning: x FAILED: y$' "progress: lines where no terminal is" bash -euc \
+    "exec 3>'$work/steps'; kept=\$(\"\$0\" one 0); grep -c 'of 3 steps' '$work/steps' | sed 's/^2$/two-lines/' | tr '\n' ' '; echo \$kept" \
+    "$tools/progress" < <(steps)
+expect 0 '^none' "progress: few lines" bash -euc "exec 3>'$work/steps'; \"\$0\" one 3600 >/dev/null; [ ! -s '$work/steps' ]; echo none" \
+    "$tools/progress" < <(steps)
+on_terminal() {
+    steps >"$work/steps"
+    script -qec "exec 3>&1; '$tools/progress' one <'$work/steps' >/dev/null" /dev/null </dev/null | tr '\r' '\n'
+}
+expect 0 'one: 2 of 3 steps, two' "progress: one line that advances on a terminal" on_terminal
+
 # ---- Wrong arguments are rejected at once, before anything is built.
 expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon

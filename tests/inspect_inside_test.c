@@ -1,12 +1,14 @@
 /* inspect_inside_test.c — inspection of a driver's own node: resources, nodes, the timeline; and descriptions by a
- * process of itself (mr_on_describe). */
+ * process of itself (mr_on_describe); causes in the errors of waits. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -171,13 +173,93 @@ static void a_hanging_hook_does_not_delay_others(void **state) {
     inspect_fixture_stop();
 }
 
+/* Waits for an object that does not come in time; returns the error. */
+static const char *time_out(mr_ref ref) {
+    mr_value value;
+    assert_int_equal(mr_get(seen.mr, ref, 100 * 1000, &value), MR_TIMEOUT);
+    return mr_last_error();
+}
+
+/* Each of these is about the task itself, or about what it waits for. */
+static void a_timeout_names_its_cause(void **state) {
+    mr_ref held, after, impossible, queued;
+    char id[32], text[512];
+    inspect_fixture_start(1);
+    assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
+    inspect_fixture_await_row("workers", "state", "leased", "leased", id);
+    assert_int_equal(mr_call_task(seen.mr, "add", &after, mr_future(held), mr_int(1)), MR_OK);
+    assert_int_equal(mr_task_submit(seen.mr, "add", &MR_OPTIONS(mr_task_options, .num_cpus = 0.5),
+                                    MR_ARGS(mr_int(1), mr_int(1)), &queued),
+                     MR_OK);
+    assert_int_equal(mr_task_submit(seen.mr, "add", &MR_OPTIONS(mr_task_options, .num_gpus = 8),
+                                    MR_ARGS(mr_int(1), mr_int(1)), &impossible),
+                     MR_OK);
+    inspect_fixture_assert_has(time_out(held), "waiting for task 'hold' (object o");
+    inspect_fixture_assert_has(mr_last_error(), "; cause: p");
+    inspect_fixture_assert_has(mr_last_error(), "): it runs hold for p");
+    inspect_fixture_assert_has(mr_last_error(), "; `miniray why o");
+    inspect_fixture_assert_has(time_out(after), "): it runs hold for p"); /* the cause of its argument */
+    inspect_fixture_assert_has(time_out(queued), " (task add): it needs a worker with cpu=0.5; of cpu=1 only cpu=0 is");
+    inspect_fixture_assert_has(time_out(impossible), "it needs cpu=1, gpu=8, but this machine has only cpu=1 in total");
+    size_t failed;
+    assert_int_equal(mr_wait_all(seen.mr, (mr_ref[]){after, held}, 2, 100 * 1000, &failed), MR_TIMEOUT);
+    inspect_fixture_assert_has(mr_last_error(), "): it runs hold for p");
+    assert_int_equal(mr_why(seen.mr, after, MR_FOREVER, text, sizeof text), MR_OK);
+    inspect_fixture_assert_has(text, "task 'add' (object o");
+    inspect_fixture_assert_has(text, "): it runs hold for p");
+    assert_int_equal(mr_cancel(seen.mr, impossible), MR_OK);
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(held);
+    inspect_fixture_finish(after);
+    inspect_fixture_finish(queued);
+    mr_release(seen.mr, impossible);
+    mr_ref one;
+    assert_int_equal(mr_put(seen.mr, mr_int(1), &one), MR_OK);
+    assert_int_equal(mr_why(seen.mr, one, MR_FOREVER, text, sizeof text), MR_OK);
+    assert_string_equal(text, "");
+    mr_release(seen.mr, one);
+    inspect_fixture_stop();
+}
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* A timeout is at most 0.1 s late (ten times that, on a busy machine), and says that the node does not answer. */
+static void a_stopped_node_does_not_delay_a_timeout(void **state) {
+    mr_ref held;
+    char id[32];
+    inspect_fixture_start(1);
+    mr_value answer = inspect_fixture_ask("nodes", NULL, 1), nodes = inspect_fixture_field(&answer, "nodes"), node;
+    assert_int_equal(mr_value_item(&nodes, 0, &node), MR_OK);
+    pid_t pid = (pid_t)inspect_fixture_number(&node, "pid");
+    mr_value_release(&answer);
+    assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    int64_t begun_us = now_us();
+    inspect_fixture_assert_has(time_out(held), "; cause: unknown: the node did not answer in time");
+    assert_true(now_us() - begun_us < 100 * 1000 + 1000 * 1000);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(held);
+    inspect_fixture_stop();
+}
+
 int main(void) {
     mr_on_describe(describe, who);
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_sees_its_resources),         cmocka_unit_test(a_program_sees_its_node),
-        cmocka_unit_test(a_program_takes_its_timeline),         cmocka_unit_test(a_running_body_is_described),
+        cmocka_unit_test(a_program_sees_its_resources),
+        cmocka_unit_test(a_program_sees_its_node),
+        cmocka_unit_test(a_program_takes_its_timeline),
+        cmocka_unit_test(a_running_body_is_described),
         cmocka_unit_test(a_hanging_hook_does_not_delay_others),
+        cmocka_unit_test(a_timeout_names_its_cause),
+        cmocka_unit_test(a_stopped_node_does_not_delay_a_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,7 @@ static int use_all(mr_context *context) {
     wrong += mr_put(context, mr_int(1), &ref) != MR_INVALID;
     wrong += mr_get(context, ref, 0, &value) != MR_INVALID;
     wrong += mr_wait(context, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
+    wrong += mr_why(context, ref, 0, (char *)&size, sizeof size) != MR_INVALID;
     wrong += mr_on_ready(context, ref, nothing, NULL) != MR_INVALID;
     wrong += mr_read_sealed(context, &size, sizeof size, &size) != MR_INVALID;
     wrong += mr_is_private_copy(context, &size);
@@ -194,6 +195,7 @@ static void without_a_place_for_the_answer(void **state) {
     REFUSED(mr_batch_open(mr, NULL), MR_INVALID, "out");
     REFUSED(mr_put(mr, mr_int(1), NULL), MR_INVALID, "out");
     REFUSED(mr_get(mr, ref, 0, NULL), MR_INVALID, "out");
+    REFUSED(mr_why(mr, ref, 0, NULL, 1), MR_INVALID, "out");
     REFUSED(mr_wait(mr, &ref, 1, 1, 0, NULL, &size), MR_INVALID, "`ready` is NULL");
     REFUSED(mr_wait(mr, &ref, 1, 1, 0, &ready, NULL), MR_INVALID, "out");
     REFUSED(mr_failure(mr, ref, NULL), MR_INVALID, "out");
@@ -352,11 +354,13 @@ static void released_references_are_refused(void **state) {
     mr_actor actor;
     unsigned char ready;
     size_t size;
+    char text[8];
     mr_arg arg = mr_future(ref);
     mr_release(mr, ref);
     mr_release(mr, ref);
     for (int i = 0; i < 2; i++) { /* first a released object, then one that never existed */
         REFUSED(mr_get(mr, ref, -1, &value), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_why(mr, ref, -1, text, sizeof text), MR_NOT_FOUND, "does not have");
         REFUSED(mr_wait(mr, &ref, 1, 1, -1, &ready, &size), MR_NOT_FOUND, "does not have");
         REFUSED(mr_on_ready(mr, ref, nothing, NULL), MR_NOT_FOUND, "does not have");
         REFUSED(mr_failure(mr, ref, &value), MR_NOT_FOUND, "does not have");

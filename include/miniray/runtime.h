@@ -372,8 +372,13 @@ MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
 /* Puts a large value that is written in place, as mr_return_filled. */
 MR_API MR_MUST mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out);
 /* Waits for the value of a future. If the task failed, returns its failure; mr_last_error() gives the text and causes.
- * MR_TIMEOUT. */
+ * MR_TIMEOUT: the text names the cause (mr_why), if the timeout was 0.1 s or more. */
 MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out);
+/* Writes a line with what makes a pending future, the cause for which it is not ready, and the command that shows more:
+ * "task 'f' (object o2:1.1); cause: p3 (worker, process 4711): it runs g for p2, for 2.5 s; `miniray why o2:1.1` shows
+ * more". Nodes and processes that do not answer within `timeout_us` (MR_FOREVER: 0.1 s) are left out. "": the future is
+ * ready. At most `room` bytes with the NUL are written. MR_NOT_FOUND: it was released. */
+MR_API MR_MUST mr_status mr_why(mr_context *mr, mr_ref ref, int64_t timeout_us, char *out, size_t room);
 /* Copies bytes of a value (from mr_get or mr_arg_keep, not released) as they were when the value was made. Languages
  * without constant arrays may write to their view of a large value; only this process sees the change, and this
  * function reads the original. */

@@ -7,6 +7,7 @@
 
 #include "python/native/py_decode.h"
 #include "python/native/py_ref.h"
+#include "python/native/py_wait_cause.h"
 
 #define NEVER INT64_MAX
 
@@ -223,12 +224,29 @@ static PyObject *raise_of(PyObject *object, mr_status status) {
     return NULL;
 }
 
+/* With the exception of a wait for all: the first of them that is pending is the one to explain. */
+static void explain(const all *all, const py_wait_begun *begun) {
+    unsigned char *ready = malloc(all->count);
+    size_t count = 0, first = 0;
+    if (core.mr == NULL || core.generation != begun->generation || ready == NULL ||
+        mr_wait(core.mr, all->refs, all->count, 0, 0, ready, &count) != MR_OK)
+        first = all->count;
+    while (first < all->count && ready[first] != 0) first++;
+    if (first < all->count) py_wait_cause_add(begun, all->refs[first]);
+    free(ready);
+}
+
 /* Waits until the rest of a list is ready. False with an exception, also of the first object that has failed. */
 static bool wait_for_rest(rest *rest, int64_t timeout_us, mr_status *status) {
     PyObject *items = PyList_GetSlice(rest->list, rest->first, PY_SSIZE_T_MAX); /* another thread may change the list */
     all all = {0};
     rest->waited = true;
-    bool fine = items != NULL && read_all(items, &all) && py_wait_for(wait_for_all, &all, timeout_us, status);
+    const py_wait_begun begun = py_wait_cause_begin();
+    bool fine = items != NULL && read_all(items, &all);
+    if (fine && !py_wait_for(wait_for_all, &all, timeout_us, status)) {
+        explain(&all, &begun);
+        fine = false;
+    }
     if (fine && *status == MR_OK && all.failed < all.count) {
         mr_value value;
         *status = mr_get(core.mr, all.refs[all.failed], 0, &value);
@@ -241,7 +259,12 @@ static bool wait_for_rest(rest *rest, int64_t timeout_us, mr_status *status) {
 
 /* `rest`: the object is its first one; NULL: it is in no list. */
 static bool wait_for_one(wanted *wanted, rest *rest, int64_t timeout_us, mr_status *status) {
-    if (rest == NULL || rest->waited) return py_wait_for(get_wanted, wanted, timeout_us, status);
+    if (rest == NULL || rest->waited) {
+        const py_wait_begun begun = py_wait_cause_begin();
+        bool fine = py_wait_for(get_wanted, wanted, timeout_us, status);
+        if (!fine) py_wait_cause_add(&begun, wanted->ref);
+        return fine;
+    }
     if (!wait_for_rest(rest, timeout_us, status)) return false;
     if (*status == MR_OK) *status = mr_get(core.mr, wanted->ref, 0, &wanted->value);
     return true;

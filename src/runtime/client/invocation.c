@@ -1,6 +1,7 @@
 /* invocation.c — see invocation.h. Tested by tests/runtime_task_test.c. */
 #include "runtime/client/invocation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,6 @@
 #include "base/mutation.h"
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
-
-enum { ORIGIN_MAX = 340 };
 
 static mr_status keep_results(invocation *invocation, const invocation_plan *plan) {
     invocation->results = NULL;
@@ -219,14 +218,10 @@ mr_status invocation_cancel(const object *result, wire_how how) {
     return invocation->ops->cancel(invocation, how);
 }
 
-mr_status invocation_timed_out(const object *result, int64_t timeout_us) {
+void invocation_maker(const object *result, char out[INVOCATION_MAKER_MAX]) {
     const invocation *invocation = result->maker;
-    char origin[ORIGIN_MAX] = "a value of another process";
-    if (invocation != NULL) invocation->ops->describe(invocation, origin, sizeof origin);
-    return error_set(MR_TIMEOUT,
-                     "timed out after %.3g s waiting for %s (object " OBJECT_ID "); `miniray why " OBJECT_ID
-                     "` shows what it waits for",
-                     (double)timeout_us / 1e6, origin, OBJECT_ID_OF(result->ref), OBJECT_ID_OF(result->ref));
+    snprintf(out, INVOCATION_MAKER_MAX, "a value of another process");
+    if (invocation != NULL) invocation->ops->describe(invocation, out, INVOCATION_MAKER_MAX);
 }
 
 mr_status invocation_spare_children(const invocation *invocation, const peer_link *link) {
@@ -273,7 +268,7 @@ mr_status invocation_send(invocation *invocation, peer_link *link, const mr_acto
 }
 
 static failure *failure_of(const invocation *invocation, mr_status code, const char *message, failure *cause) {
-    char origin[ORIGIN_MAX];
+    char origin[INVOCATION_MAKER_MAX];
     invocation->ops->describe(invocation, origin, sizeof origin);
     return failure_create(code, message, origin, cause);
 }
@@ -326,7 +321,7 @@ failure *invocation_outcome(invocation *invocation, const rpc_call_result *resul
     failure *failed = NULL;
     *lost = result->why != NULL;
     if (result->status != MR_OK) {
-        char origin[ORIGIN_MAX];
+        char origin[INVOCATION_MAKER_MAX];
         invocation->ops->describe(invocation, origin, sizeof origin);
         return wire_failure(result, origin);
     }

@@ -87,10 +87,12 @@ void invocation_sent(invocation *invocation, struct core_worker *worker, interne
 /* Keeps the arguments, at least one, for a retry: the same words, `count` as returned by invocation_words. */
 void invocation_keep_words(invocation *invocation, const uint64_t words[INVOCATION_WORDS], size_t count);
 
+/* Writes what makes the object: "task 'f'", "a value of another process". */
+enum { INVOCATION_MAKER_MAX = 340 };
+void invocation_maker(const object *result, char out[INVOCATION_MAKER_MAX]);
+
 /* Cancels the invocation that makes this object. MR_NOT_FOUND: no invocation makes it, or it is ready. By force only:
  * MR_INVALID, an actor call. By force or alone: MR_BUSY, no room for the message, and nothing has happened. */
-/* MR_TIMEOUT, with a text that names the object and the task or call that makes it. */
-mr_status invocation_timed_out(const object *result, int64_t timeout_us);
 MR_MUST mr_status invocation_cancel(const object *result, wire_how how);
 /* Excludes the children of a sent invocation from its cancellation, which follows. MR_BUSY: no room for the message. */
 MR_MUST mr_status invocation_spare_children(const invocation *invocation, const peer_link *link);

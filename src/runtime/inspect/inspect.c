@@ -7,86 +7,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/text_file.h"
-#include "runtime/common/node_discovery.h"
-#include "runtime/process/context.h"
 
-enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
-
-struct mr_inspect {
-    mr_context *mr;
-    bool borrowed; /* `mr` belongs to the caller (mr_inspect_within) */
-};
-
-/* ---- Opening and closing. */
-
-mr_status mr_inspect_open(const char *address, mr_inspect **out) {
-    mr_node_info node;
-    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
-    MR_TRY(node_discovery_find(address, &node, NULL));
-    mr_inspect *inspect;
-    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
-    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &inspect->mr);
-    if (status != MR_OK) {
-        free(inspect);
-        return status;
-    }
-    *out = inspect;
-    return MR_OK;
-}
-
-mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
-    MR_TRY(context_check(mr, out));
-    mr_inspect *inspect;
-    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
-    *inspect = (mr_inspect){.mr = mr, .borrowed = true};
-    *out = inspect;
-    return MR_OK;
-}
-
-void mr_inspect_close(mr_inspect *inspect) {
-    if (inspect == NULL) return;
-    if (!inspect->borrowed && context_is_ours(inspect->mr)) context_close(inspect->mr, false);
-    free(inspect);
-}
+enum { MEMORY_OBJECTS = 10 };
 
 /* ---- Queries. */
-
-typedef struct asking {
-    wire_call call;
-    mr_context *mr;
-    poller_waiter waiter;
-    value_pack *values;
-    failure *failed;
-} asking;
-
-static void answered(wire_call *call, const rpc_call_result *result) {
-    asking *asking = container_of(call, struct asking, call);
-    wire_outcome(call, result, "the node", &asking->values, &asking->failed);
-    poller_finish(&asking->mr->poller, &asking->waiter);
-}
-
-static mr_status ask_locked(mr_context *mr, const inspect_query_question *question, value_pack **out) {
-    uint8_t fields[INSPECT_QUERY_FIELDS_SIZE];
-    inspect_query_encode(question, fields);
-    wire_message message = {.fields = span_of(fields, sizeof fields)};
-    asking asking = {.call = {.done = answered}, .mr = mr};
-    poller_waiter_init(&asking.waiter);
-    MR_TRY(core_worker_ask_node(&mr->worker, NODE_LOOK, &message, &asking.call));
-    if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {
-        mr_status status = rpc_cancel(mr->worker.rpc, asking.call.id); /* calls `answered` */
-        if (status != MR_OK) error_clear();
-        failure_unref(asking.failed);
-        value_pack_unref(asking.values);
-        return error_set(MR_TIMEOUT, "the node did not answer a query within %d s", ANSWER_US / 1000000);
-    }
-    if (asking.failed != NULL) {
-        mr_status status = failure_raise(mr->worker.over != NULL ? mr->worker.over : asking.failed);
-        failure_unref(asking.failed);
-        return status;
-    }
-    *out = asking.values;
-    return MR_OK;
-}
 
 static mr_status open_parts(inspect_answer *answer) {
     for (uint32_t i = 0; i < answer->values->count; i++) {
@@ -98,11 +22,8 @@ static mr_status open_parts(inspect_answer *answer) {
 }
 
 mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out) {
-    value_pack *values = NULL;
-    context_lock(inspect->mr);
-    mr_status status = ask_locked(inspect->mr, question, &values);
-    context_unlock(inspect->mr);
-    if (status != MR_OK) return status;
+    value_pack *values;
+    MR_TRY(inspect->ask(inspect->mr, question, inspect->until_us, &values));
     *out = (inspect_answer){.values = values};
     if (values->count == 0 || values->count > INSPECT_PARTS_MAX) {
         mr_status malformed = error_set(MR_CORRUPT, "malformed answer of the node to a query: %u values (1 to %d)",
@@ -112,7 +33,7 @@ mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *questi
     }
     out->docs = xcalloc(values->count, sizeof *out->docs);
     out->roots = xcalloc(values->count, sizeof *out->roots);
-    status = open_parts(out);
+    mr_status status = open_parts(out);
     if (status != MR_OK) inspect_answer_fini(out);
     return status;
 }
@@ -386,7 +307,7 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
 mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
     if (inspect == NULL || what == NULL)
         return error_set(MR_INVALID, "mr_inspect_ask: `%s` is NULL", inspect == NULL ? "inspect" : "what");
-    MR_TRY(context_check(inspect->mr, out));
+    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_ask: `out` is NULL");
     if (limit > INSPECT_QUERY_ROWS_MAX) limit = INSPECT_QUERY_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);

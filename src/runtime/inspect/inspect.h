@@ -1,10 +1,12 @@
 /* inspect.h — observer: a process that joined a node to query it (inspect_query.h), and combines the answers.
  *
- *   inspect.c        connection, queries, and the answers to all queries but these:
+ *   inspect.c        queries, and the answers to all of them but these:
  *   inspect_why.c    chain of causes of a wait
  *   inspect_nodes.c  list of nodes
  *   inspect_trace.c  timeline for Perfetto; inspect_flows.c  arrows from calls to bodies
- *   inspect_json.c   values as JSON */
+ *   inspect_json.c   values as JSON
+ *
+ * The connection is that of the process (runtime/process/inspect_api.c). */
 #pragma once
 #include "miniray/admin.h"
 #include "runtime/client/inspect_query.h"
@@ -12,6 +14,17 @@
 #include "runtime/refs/value_pack.h"
 
 enum { INSPECT_PARTS_MAX = 4097 };
+
+/* Asks the node and waits for its answer: until `until_us`, or with 0 as long as for a command. MR_TIMEOUT: none. */
+typedef mr_status inspect_ask_fn(mr_context *mr, const inspect_query_question *question, int64_t until_us,
+                                 value_pack **out);
+
+struct mr_inspect {
+    mr_context *mr;
+    bool borrowed; /* `mr` belongs to the caller (mr_inspect_within) */
+    inspect_ask_fn *ask;
+    int64_t until_us; /* end of all waits for answers; 0: each has a limit of its own */
+};
 
 typedef struct inspect_answer { /* answers of the node and the processes; owned: inspect_answer_fini */
     value_pack *values;
@@ -37,3 +50,6 @@ MR_MUST mr_status inspect_value(const mr_arg *arg, mr_value *out);
 
 /* inspect_why.c */
 MR_MUST mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out);
+/* The last step of that chain, the cause of the wait, on a line: "p3 (worker, process 4711): it runs f for p2, for
+ * 2 s". "": the thing waits for nothing. Steps for which there is no answer before until_us are named as such. */
+void inspect_why_line(mr_inspect *inspect, const report_id *id, char *out, size_t size);

@@ -13,12 +13,21 @@
 
 enum { STEPS_MAX = 32, ROWS_SEARCHED = 10 * 1000 };
 
+typedef struct step {
+    mr_arg id, what;
+    int64_t age_us;
+    mr_arg because, release; /* "" if not set */
+    mr_arg does;             /* nil if not set */
+} step;
+
 typedef struct why {
     mr_inspect *inspect;
+    bool brief; /* only the causes are wanted: no descriptions, which may take long */
     report report;
     report_list steps;
     report_id seen[STEPS_MAX];
     report_id next; /* letter 0: no next step */
+    step last;      /* the newest of the steps */
 } why;
 
 static void set_next(why *why, span id) {
@@ -29,17 +38,11 @@ static void set_next(why *why, span id) {
     if (!report_id_parse(text, &why->next)) why->next.letter = 0;
 }
 
-typedef struct step {
-    mr_arg id, what;
-    int64_t age_us;
-    mr_arg because, release; /* "" if not set */
-    mr_arg does;             /* nil if not set */
-} step;
-
 static mr_arg or_empty(mr_arg text) { return text.bytes.size > 0 ? text : mr_str(""); }
 
 static void add_step(why *why, const step *step) {
     report *report = &why->report;
+    why->last = *step;
     report_add(report, &why->steps,
                REPORT_MAP(report, {"id", step->id}, {"what", step->what},
                           {"age_us", step->age_us > 0 ? mr_int(step->age_us) : mr_nil()},
@@ -314,7 +317,7 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
     step step = {.id = id_arg(why, id), .because = running_text(why, row)};
     step.what =
         report_text(&why->report, "%.*s, process %d", TEXT(inspect_text(row, "role")), (int)inspect_int(row, "pid"));
-    if (silent.size == 0) step.does = words_of(why, id);
+    if (silent.size == 0 && !why->brief) step.does = words_of(why, id);
     if (silent.size > 0) {
         step.because = report_text(&why->report, "it %.*s: stopped, or busy inside the runtime", TEXT(silent));
     } else if (inspect_int(part, "memory_waits") > 0) {
@@ -375,35 +378,56 @@ static bool was_here(const why *why, const report_id *id) {
 static void add_circle(why *why, const report_id *id) {
     step step = {.id = id_arg(why, id),
                  .what = mr_str("deadlock"),
-                 .because = mr_str("it waits for itself through the steps above: none of them can continue"),
+                 .because =
+                     mr_str("it waits for itself, through the things that it waits for: none of them can continue"),
                  .release = mr_str("the cancellation of one of them")};
     add_step(why, &step);
 }
 
-mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out) {
-    why why = {.inspect = inspect, .steps = {.limit = STEPS_MAX}, .next = *id};
+static mr_status walk(why *why) {
     mr_status status = MR_OK;
-    report_init(&why.report);
-    while (status == MR_OK && why.next.letter != 0 && why.steps.count < STEPS_MAX - 1) {
-        report_id at = why.next;
-        why.next.letter = 0;
-        if (was_here(&why, &at)) {
-            add_circle(&why, &at);
+    while (status == MR_OK && why->next.letter != 0 && why->steps.count < STEPS_MAX - 1) {
+        report_id at = why->next;
+        why->next.letter = 0;
+        if (was_here(why, &at)) {
+            add_circle(why, &at);
             break;
         }
-        why.seen[why.steps.count] = at;
-        size_t before = why.steps.count;
-        status = at.letter == 'p' || at.letter == 'a' ? actor_or_process(&why, &at) : pending_or_object(&why, &at);
+        why->seen[why->steps.count] = at;
+        size_t before = why->steps.count;
+        status = at.letter == 'p' || at.letter == 'a' ? actor_or_process(why, &at) : pending_or_object(why, &at);
         if (status == MR_NOT_FOUND && before > 0) { /* the wait has ended: the answer is the steps so far */
             error_clear();
             status = MR_OK;
             break;
         }
     }
+    return status;
+}
+
+mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out) {
+    why why = {.inspect = inspect, .steps = {.limit = STEPS_MAX}, .next = *id};
+    report_init(&why.report);
+    mr_status status = walk(&why);
     if (status == MR_OK) {
         mr_arg map = REPORT_MAP(&why.report, {"steps", report_list_arg(&why.steps)});
         status = inspect_value(&map, out);
     }
     report_fini(&why.report);
     return status;
+}
+
+void inspect_why_line(mr_inspect *inspect, const report_id *id, char *out, size_t size) {
+    why why = {.inspect = inspect, .brief = true, .steps = {.limit = STEPS_MAX}, .next = *id};
+    report_init(&why.report);
+    mr_status status = walk(&why);
+    span because = span_of(why.last.because.bytes.data, why.last.because.bytes.size);
+    bool late = status == MR_TIMEOUT;
+    if (because.size == 0)
+        snprintf(out, size, "%s", late ? "unknown: the node did not answer in time; it is stopped or overloaded" : "");
+    else
+        snprintf(out, size, "%.*s (%.*s): %.*s%s", TEXT(why.last.id.bytes), TEXT(why.last.what.bytes), TEXT(because),
+                 late ? ", and does not answer" : "");
+    if (status != MR_OK) error_clear();
+    report_fini(&why.report);
 }

@@ -1,5 +1,6 @@
 /* future_api.c — public functions of miniray/runtime.h about futures (put, get, wait, cancel, release), and about
  * arguments that a body keeps. Tested by tests/runtime_value_test.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "base/error.h"
 #include "net/value.h"
 #include "runtime/common/shutdown_error.h"
-#include "runtime/process/context.h"
+#include "runtime/process/wait_cause.h"
 #include "runtime/worker/call.h"
 
 /* ---- mr_put. */
@@ -186,7 +187,7 @@ mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us
     object_wait(&mr->worker.objects, object, &alone.waiter);
     mr_status status = context_wait_answering(mr, &many.waiter, timeout_us);
     object_unwait(&alone.waiter);
-    return status == MR_TIMEOUT ? invocation_timed_out(object, timeout_us + context_waited_us(mr)) : status;
+    return status == MR_TIMEOUT ? wait_cause_timed_out(mr, object, timeout_us + context_waited_us(mr)) : status;
 }
 
 /* Gets an object that is pending, or no scalar. */
@@ -378,7 +379,7 @@ static mr_status wait_all_step(mr_context *mr, void *what, int64_t timeout_us) {
         MR_TRY(find_first(mr, all, &failed, &pending));
     }
     if (failed == all->count && pending != NULL)
-        return invocation_timed_out(pending, timeout_us + context_waited_us(mr));
+        return wait_cause_timed_out(mr, pending, timeout_us + context_waited_us(mr));
     *all->failed = failed;
     return MR_OK;
 }
@@ -391,6 +392,19 @@ mr_status mr_wait_all(mr_context *mr, const mr_ref *refs, size_t count, int64_t 
     context_lock(mr);
     mr_status status = context_done(mr, wait_all_step(mr, &all, timeout_us));
     return status == CONTEXT_INTERRUPTED ? context_resume(mr, wait_all_step, &all, timeout_us) : status;
+}
+
+mr_status mr_why(mr_context *mr, mr_ref ref, int64_t timeout_us, char *out, size_t room) {
+    char text[WAIT_CAUSE_TEXT_MAX] = "";
+    MR_TRY(context_check(mr, out));
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    if (object != NULL && object->state == OBJECT_PENDING)
+        wait_cause_write(mr, object, timeout_us < 0 ? WAIT_CAUSE_US : timeout_us, text);
+    context_unlock(mr);
+    if (object == NULL) return MR_NOT_FOUND;
+    snprintf(out, room, "%s", text);
+    return MR_OK;
 }
 
 /* Opens a failure as an error value, in an object that only the view holds. */

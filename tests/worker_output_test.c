@@ -409,8 +409,10 @@ static void missing_logs_are_reported(void **state) {
     assert_int_equal(test_child_run(ask_a_lasting_node, &program, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_true(pread(program.fds[2], text, sizeof text - 1, 0) > 0);
     close(program.fds[2]);
-    assert_has(text, "(node) a task waits for cpu=1, unicorn=1, but this machine has cpu=1: cancel it, or start the "
-                     "node with more (");
+    assert_has(text, "(node) task 'say' (t");
+    assert_has(text, ") waits for cpu=1, unicorn=1, but this machine has cpu=1: cancel it, or start the node with "
+                     "more (");
+    assert_has(text, "; `miniray why t");
     runtime_fixture_gone(*state, "mr_node_stop");
 }
 

@@ -1,6 +1,7 @@
 /* task_lease.c — see task_internal.h: worker leases of the node: how many are requested, and how task durations are
  * measured. Tested by tests/feeding_test.c. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -123,16 +124,25 @@ static bool has_enough(const scheduling_class *class) {
     return count >= worth;
 }
 
+/* The first task that waits for a worker: the node names it if it can never have one. */
+static void put_first(const scheduling_class *class, writer *writer) {
+    const invocation *first = list_empty(&class->queue) ? NULL : &task_at(class->queue.next)->invocation;
+    const char *name = first == NULL ? "" : first->name->text;
+    writer_u64(writer, first == NULL ? 0 : first->result->ref.word[1]);
+    writer_span32(writer, span_of(name, strlen(name)));
+}
+
 void scheduling_class_ask(scheduling_class *class) {
     core_worker *worker = class->tasks->worker;
     while (class->requests < class->queued && class->requests < REQUESTS_MAX && class->requests < worker->workers &&
            !has_enough(class)) {
         lease_request *request =
             XNEW(lease_request, .call = {.done = lease_answered, .free = wire_call_free}, .class = class);
-        uint8_t fields[RESOURCES_BYTES_MAX + 1];
+        uint8_t fields[RESOURCES_BYTES_MAX + 1 + 8 + 4 + WIRE_NAME_MAX];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&class->need, &writer);
         writer_u8(&writer, class->retriable);
+        put_first(class, &writer);
         MR_ASSERT(!writer.failed);
         wire_message message = {.fields = span_of(fields, writer_size(&writer))};
         if (core_worker_ask_node(worker, NODE_LEASE, &message, &request->call) != MR_OK) {

@@ -89,14 +89,26 @@ mr_arg report_list_arg(const report_list *list) { return mr_list(list->items, li
 
 /* ---- Ids. */
 
+void report_id_write(const report_id *id, char out[REPORT_ID_MAX]) {
+    char letter = id->letter;
+    if (letter == 'p') {
+        snprintf(out, REPORT_ID_MAX, "p%u", id->process);
+        return;
+    }
+    if (letter == 'a') {
+        snprintf(out, REPORT_ID_MAX, "a%u:%llu", id->process, (unsigned long long)id->serial);
+        return;
+    }
+    unsigned place = (unsigned)(id->serial & PLACE_MAX);
+    uint64_t uses = id->serial >> SLAB_INDEX_BITS;
+    int size = snprintf(out, REPORT_ID_MAX, "%c%u:%u", letter, id->process, place);
+    if (uses != 1) snprintf(out + size, REPORT_ID_MAX - (size_t)size, ".%llu", (unsigned long long)uses);
+}
+
 mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t serial) {
-    uint32_t number = REPORT_PROCESS(process);
-    if (letter == 'p') return report_text(report, "p%u", number);
-    if (letter == 'a') return report_text(report, "a%u:%llu", number, (unsigned long long)serial);
-    unsigned place = (unsigned)(serial & PLACE_MAX);
-    uint64_t uses = serial >> SLAB_INDEX_BITS;
-    if (uses == 1) return report_text(report, "%c%u:%u", letter, number, place);
-    return report_text(report, "%c%u:%u.%llu", letter, number, place, (unsigned long long)uses);
+    char text[REPORT_ID_MAX];
+    report_id_write(&(report_id){.letter = letter, .process = REPORT_PROCESS(process), .serial = serial}, text);
+    return report_text(report, "%s", text);
 }
 
 /* Parses digits without sign or space: exactly the printed form. */

@@ -50,5 +50,7 @@ typedef struct report_id {
 
 #define REPORT_PROCESS(process) ((uint32_t)(process)) /* the upper half is the node's number, equal for all processes */
 
+enum { REPORT_ID_MAX = 48 };
+void report_id_write(const report_id *id, char out[REPORT_ID_MAX]);
 mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t serial);
 bool report_id_parse(const char *text, report_id *out);

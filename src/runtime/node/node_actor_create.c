@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "miniray/runtime.h"
+#include "runtime/common/report.h"
 #include "runtime/node/node_internal.h"
 
 enum { LEAVE_US = 5 * 1000 * 1000 }; /* time for an actor's cleanup before it is killed */
@@ -17,9 +18,11 @@ static uint64_t request(void *host, node_actor *actor) {
     node_core *core = host;
     uint64_t ticket = core->next_ticket++;
     if (scheduler_impossible(core->scheduler, &actor->need)) {
-        char who[300];
-        snprintf(who, sizeof who, "an actor of class %s", actor->class_name);
-        node_warn_impossible(core, actor->program, who, &actor->need, NULL);
+        char id[REPORT_ID_MAX], who[400], more[REPORT_ID_MAX + 40];
+        report_id_write(&(report_id){'a', REPORT_PROCESS(actor->id.word[0]), actor->id.word[1]}, id);
+        snprintf(who, sizeof who, "actor %s of class %s", id, actor->class_name);
+        snprintf(more, sizeof more, "`miniray why %s` shows more", id);
+        node_warn_impossible(core, actor->program, who, &actor->need, NULL, more);
     }
     scheduler_request(core->scheduler, node_client_of(actor->program), ticket, &actor->need);
     return ticket;

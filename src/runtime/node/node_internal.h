@@ -131,9 +131,10 @@ mr_status node_output_lost(node_core *core, node_member *member, reader *reader,
 
 /* Warns in the log, and in the driver's output if that is different. */
 void node_warn(node_core *core, uint32_t program, const char *text);
-/* Warns likewise that `who` waits for resources the machine lacks, with the remedy (NULL: the usual one). */
-void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need,
-                          const char *advice);
+/* Warns likewise that `who` waits for resources the machine lacks, with the remedy (NULL: the usual one) and the
+ * command that shows more. */
+void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need, const char *advice,
+                          const char *more);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 mr_status node_release(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 void node_lease_cancel(node_core *core, node_lease_wait *wait);

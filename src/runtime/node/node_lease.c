@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "runtime/common/report.h"
 #include "runtime/node/node_internal.h"
 
 /* ---- Starts of workers, and their failures.
@@ -296,28 +297,38 @@ void node_carry_out(node_core *core, const scheduler_decision *decision) {
 
 /* ---- Requests. */
 
-void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need,
-                          const char *advice) {
-    char wanted[256], total[256], text[1024];
+void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need, const char *advice,
+                          const char *more) {
+    char wanted[256], total[256], text[1536];
     if (advice == NULL && core->options.lasting)
         advice = "cancel it, or start the node with more (miniray start --num-cpus, --num-gpus, --resources)";
     else if (advice == NULL)
         advice = "cancel it, or pass more to init (num_workers or num_cpus, num_gpus, resources)";
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
-    snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
+    snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s; %s", who, wanted, total, advice, more);
     node_warn(core, number, text);
+}
+
+static void warn_task(node_core *core, const node_member *member, uint64_t serial, span name, const resources *need) {
+    char id[REPORT_ID_MAX], who[WIRE_NAME_MAX + 80], more[REPORT_ID_MAX + 40];
+    const report_id task = {.letter = 't', .process = REPORT_PROCESS(member->process), .serial = serial};
+    report_id_write(&task, id);
+    snprintf(who, sizeof who, "task '%.*s' (%s)", (int)name.size, name.size == 0 ? "" : (const char *)name.data, id);
+    snprintf(more, sizeof more, "`miniray why %s` shows more", id);
+    node_warn_impossible(core, member->program, who, need, NULL, more);
 }
 
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
     bool retriable = reader_u8(reader) != 0;
+    uint64_t serial = reader_u64(reader);
+    span name = wire_get_name(reader);
     if (reader->failed) return error_set(MR_CORRUPT, "malformed lease request from process %d", member->pid);
     MR_TRY(node_check_hope(core, member->program));
     if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
-    if (scheduler_impossible(core->scheduler, &need))
-        node_warn_impossible(core, member->program, "a task", &need, NULL);
+    if (scheduler_impossible(core->scheduler, &need)) warn_task(core, member, serial, name, &need);
     node_lease_wait *wait =
         XNEW(node_lease_wait, .ticket = core->next_ticket++, .member = member, .token = token, .retriable = retriable);
     list_push_back(&member->lease_waits, &wait->place);

@@ -60,14 +60,15 @@ static mr_status read_group(reader *reader, uint32_t count, node_placement **out
 static bool is_apart(const node_placement *placement) { return placement->strategy == MR_STRICT_SPREAD; }
 
 static void warn_if_impossible(node_core *core, const node_placement *placement) {
+    static const char more[] = "`miniray list groups` shows it";
     resources sum = {0};
     for (uint32_t i = 0; i < placement->count; i++)
         if (resources_add(&sum, &placement->bundles[i]) != MR_OK) error_clear();
     if (is_apart(placement) && placement->count > 1)
         node_warn_impossible(core, placement->program, "a placement group with bundles on different machines", &sum,
-                             "remove it, or let the bundles share a machine (MR_SPREAD, MR_PACK)");
+                             "remove it, or let the bundles share a machine (SPREAD, PACK)", more);
     else if (scheduler_impossible(core->scheduler, &sum))
-        node_warn_impossible(core, placement->program, "a placement group", &sum, NULL);
+        node_warn_impossible(core, placement->program, "a placement group", &sum, NULL, more);
 }
 
 static mr_status create(node_core *core, node_member *member, reader *reader, rpc_call_token token) {

@@ -162,7 +162,7 @@ void broker_close(broker *broker) {
     if (broker == NULL) return;
     cause why;
     MR_ASSERT(broker->loans == 0);
-    cause_set(&why, MR_CLOSED, "the broker (process %d) was closed", (int)getpid());
+    cause_set(&why, MR_CLOSED, "process %d was stopped", (int)getpid());
     FAILPOINT("hub.closing");
     broker_links_free(broker);
     while (!list_empty(&broker->peers)) {

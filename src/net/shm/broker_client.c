@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -28,6 +29,7 @@
 enum {
     QUEUE_MAX = 4096,        /* unsent requests; MR_BUSY beyond */
     BYE_US_MAX = 100 * 1000, /* how long to retry sending BYE to a broker that does not read */
+    END_MS_MAX = 200,        /* time in which a process that has closed its sockets ends */
 };
 
 struct broker_client {
@@ -434,17 +436,20 @@ static bool has_ended(const broker_client *client) {
 }
 
 static void broker_ended(broker_client *client) {
+    char text[128], how[64] = "has ended";
     int status;
-    if (!has_ended(client)) {
-        broker_is_gone(client, MR_PEER_DIED, "the broker closed the connection: it ended, or dropped this process");
+    if (client->broker_pidfd.fd < 0 || !pidfd_await(&client->broker_pidfd, END_MS_MAX)) {
+        snprintf(text, sizeof text, "process %d closed the connection: it has ended, or dropped this process",
+                 client->broker_pid);
+        broker_is_gone(client, MR_PEER_DIED, text);
         return;
     }
-    broker_is_gone(client, MR_PEER_DIED, "the broker's process has ended");
-    if (!pidfd_wait_status(&client->broker_pidfd, &status)) return;
-    if (WIFSIGNALED(status))
-        client->gone_why.signal = WTERMSIG(status);
-    else
-        client->gone_why.exit_code = WEXITSTATUS(status);
+    bool is_known = pidfd_wait_status(&client->broker_pidfd, &status);
+    if (is_known) pidfd_status_text(status, how, sizeof how);
+    snprintf(text, sizeof text, "process %d %s", client->broker_pid, how);
+    broker_is_gone(client, MR_PEER_DIED, text);
+    if (is_known && WIFSIGNALED(status)) client->gone_why.signal = WTERMSIG(status);
+    if (is_known && WIFEXITED(status)) client->gone_why.exit_code = WEXITSTATUS(status);
 }
 
 static void listen_to_broker(broker_client *client, const broker_client_events *events, void *context) {

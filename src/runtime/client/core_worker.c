@@ -26,9 +26,11 @@ static void settle_in(core_worker *worker) {
 static void join_answered(wire_call *call, const rpc_call_result *result) {
     core_worker *worker = container_of(call, struct core_worker, joining);
     reader reader = reader_of(result->payload.data, result->payload.size);
+    span folder = {0};
     if (result->status == MR_OK) {
         worker->workers = reader_u32(&reader);
         worker->program = reader_u32(&reader);
+        folder = reader_span32(&reader);
     }
     if (result->status != MR_OK)
         core_worker_end(worker, wire_failure(result, "the node"));
@@ -36,6 +38,8 @@ static void join_answered(wire_call *call, const rpc_call_result *result) {
         core_worker_end(worker, failure_create(MR_CORRUPT, "malformed answer of the node to NODE_JOIN", "", NULL));
     else
         worker->joined = true;
+    if (worker->joined && folder.size < sizeof worker->folder && folder.size > 0)
+        memcpy(worker->folder, folder.data, folder.size);
     if (worker->joined) settle_in(worker);
     *call = (wire_call){.done = call->done};
 }
@@ -146,10 +150,16 @@ static void on_link_open(void *context, link_id link, const peer *who) {
     peer_links_opened(&worker->links, link);
 }
 
+static void node_ended(core_worker *worker, const cause *why) {
+    char more[256] = "", text[CAUSE_TEXT_MAX + sizeof more];
+    if (worker->host->explain_end != NULL) worker->host->explain_end(worker->host->context, why, more, sizeof more);
+    snprintf(text, sizeof text, "%s%s", why->text, more);
+    core_worker_end(worker, failure_create(MR_CLOSED, text, "the node is gone", NULL));
+}
+
 static void on_link_closed(void *context, link_id link, const cause *why) {
     core_worker *worker = context;
-    if (link.v == worker->node.v)
-        core_worker_end(worker, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
+    if (link.v == worker->node.v) node_ended(worker, why);
     result_holds_closed(&worker->holds, link);
     event_writer_unlink(&worker->writer, link);
     borrow_rpc_closed(&worker->borrow_rpc, link);

@@ -19,6 +19,7 @@
 #include "runtime/client/stream_reader.h"
 #include "runtime/client/task.h"
 #include "runtime/common/name_table.h"
+#include "runtime/common/session_dir.h"
 #include "runtime/refs/actor_handle.h"
 #include "runtime/refs/attachment.h"
 #include "runtime/refs/object.h"
@@ -54,6 +55,8 @@ typedef struct core_worker_host {
     /* Lock and unlock, called around accesses by bodies, which run without the lock. NULL: there is one thread. */
     void (*lock)(void *context);
     void (*unlock)(void *context);
+    /* Writes what else is known about the end of the node, to be appended to the cause; NULL: nothing. */
+    void (*explain_end)(void *context, const cause *why, char *out, size_t size);
     mr_status (*check)(void *context); /* MR_INVALID: a forked child, which cannot use the runtime; NULL: no forks */
 } core_worker_host;
 
@@ -92,9 +95,10 @@ typedef struct core_worker {
     placement_cache cache;
     worker *worker; /* owned; NULL in a driver; worker_attach sets it between core_worker_init and core_worker_start */
     const core_worker_worker_ops *worker_ops;
-    reply_queue replies; /* answers for which a ring had no room: to queries, and about borrowed references */
-    list deferrals;      /* messages to the node for which its ring had no room; owned */
-    event_writer writer; /* event ring of the calls that this process runs or submits */
+    reply_queue replies;          /* answers for which a ring had no room: to queries, and about borrowed references */
+    char folder[SESSION_DIR_MAX]; /* session directory of a standalone node; "": a private one */
+    list deferrals;               /* messages to the node for which its ring had no room; owned */
+    event_writer writer;          /* event ring of the calls that this process runs or submits */
 
     link_id node;
     wire_call joining;

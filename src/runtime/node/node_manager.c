@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "runtime/common/session_dir.h"
 #include "runtime/node/node_internal.h"
 
 typedef struct unsent { /* a message that waits for room on its link */
@@ -121,6 +122,19 @@ void node_decide(node_core *core) {
 
 /* ---- Requests. Each reads its fields, checks them, and answers now or later. */
 
+/* The session directory is for the error of a driver after the node's end: a standalone node has a log there. */
+static mr_status welcome(node_core *core, const node_member *member, rpc_call_token token) {
+    uint8_t fields[4 + 4 + 4 + SESSION_DIR_MAX];
+    node_facts facts = {.folder = ""};
+    if (core->options.lasting && core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u32(&writer, core->options.workers);
+    writer_u32(&writer, member->program);
+    writer_span32(&writer, span_of(facts.folder, strlen(facts.folder)));
+    MR_ASSERT(!writer.failed);
+    return node_answer(core, token, span_of(fields, writer_size(&writer)));
+}
+
 static mr_status join(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     uint32_t version = reader_u32(reader);
     uint8_t role = reader_u8(reader);
@@ -138,8 +152,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, rpc_
     member->joined = true;
     member->role = (wire_role)role;
     if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
-    const uint32_t fields[] = {core->options.workers, member->program};
-    return node_answer(core, token, span_of(fields, sizeof fields));
+    return welcome(core, member, token);
 }
 
 static mr_status handle(node_core *core, node_member *member, const rpc_call_request *request) {

@@ -409,6 +409,11 @@ void context_blocked(mr_context *mr, int change) {
 static void lock(void *context) { context_lock(context); }
 static void unlock(void *context) { context_unlock(context); }
 
+static void explain_end(void *context, const cause *why, char *out, size_t size) {
+    mr_context *mr = context;
+    if (mr->worker.role == WIRE_DRIVER) node_end_text(&mr->end, why, mr->worker.folder, out, size);
+}
+
 static mr_status check(void *context) { return context_check(context, context); }
 
 /* ---- Start and end. */
@@ -542,6 +547,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
     list_init(&mr->store_server_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
+    if (entry->role == WIRE_DRIVER) node_end_init(&mr->end);
     mr->print = entry->print;
     mr->print_user = entry->print_user;
     snprintf(mr->address, sizeof mr->address, "%s", path);
@@ -564,6 +570,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
                                   .answered = store_server_answered,
                                   .lock = lock,
                                   .unlock = unlock,
+                                  .explain_end = explain_end,
                                   .check = check};
     list_init(&mr->groups);
     list_init(&mr->peers);

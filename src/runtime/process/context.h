@@ -13,6 +13,7 @@
 #include "runtime/common/gpus.h"
 #include "runtime/common/session_dir.h"
 #include "runtime/process/describe.h"
+#include "runtime/process/node_end.h"
 #include "runtime/process/progress_thread.h"
 #include "runtime/refs/attachment.h"
 
@@ -88,6 +89,7 @@ struct mr_context {
     int lifeline_fd;                   /* lifeline of a private node, which ends when this is closed; -1: none */
     int node_pid;
     session_dir run; /* session directory of a private node */
+    node_end end;    /* of a driver: facts for the error after the node's end */
 };
 
 static inline void context_lock(mr_context *mr) { poller_lock(&mr->poller); }

@@ -5,9 +5,10 @@
  *
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
- *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
- *                                          also name space text, output u8; to a standalone
- *                                          node u32, the driver's descriptor of its launch spec
+ *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32, of
+ *                                          also name space text, output u8; to a         a standalone node session
+ *                                          standalone node u32, the driver's             directory text
+ *                                          descriptor of its launch spec
  *   NODE_LEASE           client → node     resources, retriable u8, serial u64 and name   lease u64, worker u64; later
  *                                          text of a waiting task
  *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64

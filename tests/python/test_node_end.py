@@ -86,6 +86,28 @@ def test_a_stopped_standalone_node(stopped, lasting):
         assert re.search(GONE.format(pid, "was stopped"), error), error
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_dead_actor_mentions_max_restarts_once(ray, restarts):
+    @ray.remote(max_restarts=restarts)
+    class Actor:
+        def die(self):
+            os._exit(3)
+
+        def method(self):
+            pass
+    actor, ends = Actor.remote(), []
+    for _ in range(restarts + 1):
+        with pytest.raises(ray.exceptions.ActorDiedError) as told:
+            ray.get(actor.die.remote())
+        ends.append(str(told.value))
+    with pytest.raises(ray.exceptions.ActorDiedError) as told:
+        ray.get(actor.method.remote())
+    again = " again" if restarts else ""
+    for error in ends[-1], str(told.value):
+        assert error.endswith(f"exited with status 3; it is not restarted{again}: max_restarts is {restarts}"), error
+    assert all("max_restarts" not in error for error in ends[:-1])
+
+
 def test_ctrl_c_during_get_states_the_cause(run_program):
     """The exception of the default handler has the cause; that of another handler is unchanged."""
     words = run_program("""

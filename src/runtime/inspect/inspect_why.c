@@ -264,7 +264,7 @@ static void actor_step(why *why, const mr_value *node, const report_id *id, cons
         for_worker(why, node, inspect_text(row, "needs"), &step);
     } else if (inspect_is(row, "state", "dead")) {
         step.because = report_text(&why->report, "it is dead: %.*s", TEXT(inspect_text(row, "failure")));
-        step.release = mr_str("nothing: create it again, with max_restarts if it may die");
+        step.release = mr_str("nothing: create it again");
     } else {
         bool alive = inspect_is(row, "state", "alive");
         step.because =

@@ -216,6 +216,8 @@ static mr_status explain(void *context, int pid, int wait_status, char *out, siz
     if (exit.memory == WORKER_EXIT_MEMORY_OUT) find_sizes(node, pid, &exit);
     if (node->logs != NULL && !exit.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
     worker_exit_more_text(&exit, out, size);
+    size_t used = strlen(out);
+    if (!exit.ordered) node_manager_write_fate(node->core, pid, out + used, size - used);
     return status;
 }
 

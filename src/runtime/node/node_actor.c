@@ -204,8 +204,8 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
         return error_set(MR_EXISTS, "actor a%u:%llu exists already", (unsigned)plan->id.word[0],
                          (unsigned long long)plan->id.word[1]);
     node_actor *actor = XNEW(node_actor, .id = plan->id, .program = plan->program, .detached = plan->detached,
-                             .restarts = plan->restarts, .threads = plan->threads, .need = plan->need,
-                             .kept = plan->kept, .args = value_pack_ref(plan->args),
+                             .restarts = plan->restarts, .restarts_max = plan->restarts, .threads = plan->threads,
+                             .need = plan->need, .kept = plan->kept, .args = value_pack_ref(plan->args),
                              .keeps = HOLDER_IS_ACTOR | ++actors->last_holder, .about_size = plan->about.size);
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
     if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);

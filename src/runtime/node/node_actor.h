@@ -40,8 +40,9 @@ typedef struct node_actor {
     uint32_t program; /* number of the actor's job */
     bool detached;    /* survives the end of its job */
     node_actor_state state;
-    uint32_t restarts; /* left; MR_NO_LIMIT: as many as needed */
-    uint32_t threads;  /* threads that run the actor's methods */
+    uint32_t restarts;     /* left; MR_NO_LIMIT: as many as needed */
+    uint32_t restarts_max; /* max_restarts */
+    uint32_t threads;      /* threads that run the actor's methods */
     resources need;
     value_pack *args;       /* NULL: the actor will not be created again */
     struct node_kept *kept; /* objects that the arguments need, kept by the host */

@@ -311,6 +311,17 @@ bool node_manager_is_starting(const node_core *core, int pid) {
     return map_get(&core->starting, (uint64_t)pid) != NULL;
 }
 
+void node_manager_write_fate(node_core *core, int pid, char *out, size_t size) {
+    out[0] = '\0';
+    map_for_each (slot, &core->by_process) {
+        const node_member *member = slot.value;
+        const node_actor *actor = member->pid == pid ? node_actor_in(&core->actors, member->process) : NULL;
+        if (actor == NULL || actor->restarts > 0) continue;
+        snprintf(out, size, "; it is not restarted%s: max_restarts is %u", actor->restarts_max > 0 ? " again" : "",
+                 actor->restarts_max);
+    }
+}
+
 const char *node_manager_sentence(const node_core *core, int pid, mr_status *status) {
     *status = MR_PEER_DIED;
     map_for_each (slot, &core->by_process) {

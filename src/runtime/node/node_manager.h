@@ -96,6 +96,9 @@ bool node_manager_is_starting(const node_core *core, int pid); /* the process ha
 /* Reason why the node has killed a process, for the text of its death; "": not killed, or no reason. *status is the
  * status of its death: MR_PEER_DIED, or what node_manager_evict has decided. */
 const char *node_manager_sentence(const node_core *core, int pid, mr_status *status);
+/* Writes why the actor in a process that has died does not return, for the same text: "; it is not restarted: …". "":
+ * it does, or there is none. */
+void node_manager_write_fate(node_core *core, int pid, char *out, size_t size);
 
 /* ---- For the memory monitor. */
 

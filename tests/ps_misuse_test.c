@@ -211,6 +211,8 @@ static void tables_are_checked(void **state) {
     assert_said("optimizer 'lamb' of a dense table needs bsp");
     assert_int_equal(mr_ps_table_open(ps, "nothing", PS_FIXTURE_PATIENCE_US, &other), MR_NOT_FOUND);
     assert_said("table 'nothing' does not exist");
+    assert_int_equal(mr_ps_table_open(ps, "rosw", PS_FIXTURE_PATIENCE_US, &other), MR_NOT_FOUND);
+    assert_said("table 'rosw' does not exist; did you mean rows?");
     assert_int_equal(mr_ps_table_open(ps, "rows", MR_FOREVER, &other), MR_OK);
     mr_ps_table_options_get(other, &options);
     assert_true(options.dim == 2 && options.dtype == MR_F32);

@@ -96,6 +96,10 @@ MR_API const char *mr_status_text(mr_status status); /* static: "not done in tim
 MR_API const char *mr_last_error(void);              /* borrowed until this thread's next failing call; "" if none */
 MR_API const char *mr_version(void);                 /* static: "0.2.0" */
 
+/* For "did you mean": the name of `known` that `name` most likely means, in spite of a few wrong, missing or swapped
+ * letters, or of its case. Borrowed from `known`. NULL: none is similar. */
+MR_API const char *mr_nearest_name(const char *name, const char *const *known, size_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest_name.h"
 
 #define PREFIX "MINIRAY_"
 
@@ -210,36 +211,14 @@ static bool is_name(const char *name, const char *text, size_t length) {
     return strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-enum { NAME_MAX_COMPARED = 48 };
-
-/* Levenshtein distance of two names, computed row by row. */
-static size_t distance(const char *a, size_t a_length, const char *b) {
-    size_t b_length = strlen(b), row[NAME_MAX_COMPARED + 1];
-    if (a_length > NAME_MAX_COMPARED) a_length = NAME_MAX_COMPARED;
-    MR_ASSERT(b_length <= NAME_MAX_COMPARED);
-    for (size_t j = 0; j <= b_length; j++) row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-            size_t least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = changed < least ? changed : least;
-        }
-    }
-    return row[b_length];
-}
-
-static const config_option *nearest(const char *text, size_t length, bool as_variable) {
-    const config_option *best = &config_options[0];
-    size_t least = SIZE_MAX;
-    for (size_t i = 0; i < CONFIG_COUNT; i++) {
-        const config_option *option = &config_options[i];
-        size_t steps = distance(text, length, as_variable ? option->variable : option->name);
-        if (steps < least) least = steps, best = option;
-    }
-    return best;
+/* "; did you mean spin_us?", or "" if no option has a similar name. */
+static const char *hint(const char *text, size_t length, bool as_variable, char out[NEAREST_NAME_HINT_MAX]) {
+    size_t prefix = as_variable ? sizeof PREFIX - 1 : 0; /* which all variables have, so it is not compared */
+    nearest_name nearest = nearest_name_of(span_of(text + prefix, length - prefix));
+    for (size_t i = 0; i < CONFIG_COUNT; i++)
+        nearest_name_offer_text(&nearest, as_variable ? config_options[i].variable + prefix : config_options[i].name);
+    if (nearest.best.data != NULL) nearest.best = span_of(nearest.best.data - prefix, nearest.best.size + prefix);
+    return nearest_name_hint(&nearest, out);
 }
 
 static const config_option *find(const char *text, size_t length, bool as_variable) {
@@ -283,7 +262,7 @@ static mr_status load_environment(config *config, const char *const *environment
 }
 
 static mr_status load_setting(config *config, const char *setting) {
-    char typed[64];
+    char typed[64], meant[NEAREST_NAME_HINT_MAX];
     size_t length = strcspn(setting, "=");
     if (setting[length] != '=')
         return error_set(MR_INVALID, "the option '%s' has no value: expected name=value",
@@ -291,8 +270,8 @@ static mr_status load_setting(config *config, const char *setting) {
     MR_TRY(check_renamed(setting, length));
     const config_option *option = find(setting, length, false);
     if (option == NULL)
-        return error_set(MR_INVALID, "unknown option '%s'; did you mean %s? `miniray config` lists all options",
-                         shown(setting, length, typed), nearest(setting, length, false)->name);
+        return error_set(MR_INVALID, "unknown option '%s'%s `miniray config` lists all options",
+                         shown(setting, length, typed), *hint(setting, length, false, meant) == '\0' ? ";" : meant);
     mr_status status = set(config, option, setting + length + 1, CONFIG_FROM_PROGRAM);
     return status == MR_OK ? MR_OK : error_wrap(status, "option %s", option->name);
 }
@@ -316,11 +295,12 @@ mr_status config_load(const char *const *settings, const char *const *environmen
     return MR_OK;
 }
 
-/* Whether this MINIRAY_ variable is not an option: it names a token file (net/socket/token.h), or is for tests. */
+/* Whether this MINIRAY_ variable is not an option: it names a token file (net/socket/token.h), is read by the Python
+ * package (full tracebacks), or is for tests. */
 static bool is_other_variable(const char *text, size_t length) {
     static const char tests[] = PREFIX "TEST_";
-    return is_name(PREFIX "FAILPOINT", text, length) || is_name(PREFIX "TOKEN_FILE", text, length) ||
-           strncmp(text, tests, sizeof tests - 1) == 0;
+    return is_name(PREFIX "FAILPOINT", text, length) || is_name(PREFIX "FULL_TRACEBACKS", text, length) ||
+           is_name(PREFIX "TOKEN_FILE", text, length) || strncmp(text, tests, sizeof tests - 1) == 0;
 }
 
 void config_warn_unknown(const char *const *environment) {
@@ -329,8 +309,9 @@ void config_warn_unknown(const char *const *environment) {
         size_t length = strcspn(text, "=");
         if (strncmp(text, PREFIX, sizeof PREFIX - 1) != 0 || find(text, length, true) != NULL) continue;
         if (is_other_variable(text, length)) continue;
-        log_warn("environment variable %.*s is not an option of this version; did you mean %s?",
-                 length > 80 ? 80 : (int)length, text, nearest(text, length, true)->variable);
+        char meant[NEAREST_NAME_HINT_MAX];
+        log_warn("environment variable %.*s is not an option of this version%s", length > 80 ? 80 : (int)length, text,
+                 hint(text, length, true, meant));
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/option_struct.h"
 #include "train/aggregate.h"
 #include "train/tensor_shape.h"
@@ -77,7 +78,9 @@ static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, red
     } else if (strcmp(name, "max") == 0) {
         reduction->kind = REDUCTION_MAX;
     } else {
-        return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s", name, mr_sync_strategy_names());
+        char hint[NEAREST_NAME_HINT_MAX];
+        return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s%s", name, mr_sync_strategy_names(),
+                         nearest_name_among(name, mr_sync_strategy_names(), hint));
     }
     return MR_OK;
 }

@@ -58,6 +58,7 @@ static void every_strategy_does_what_it_is_called(void **state) {
 static void unknown_strategies_are_refused(void **state) {
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "mediam"),
             "unknown strategy 'mediam'; expected one of average, weighted");
+    refuses(&MR_OPTIONS(mr_sync_strategy, .name = "mediam"), "; did you mean median?");
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 1), "momentum is 1");
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = (double)NAN), "momentum is");
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = 0.5), "trim is 0.5");

@@ -1,9 +1,11 @@
 /* table_api.c — tables and requests (miniray/ps.h): handles of a connection. Tested by tests/ps_bounds_test.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/option_struct.h"
 #include "kv/client/kv_request.h"
 #include "kv/client/ps_connection.h"
@@ -138,10 +140,25 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     return status;
 }
 
+/* Adds a table of a similar name to the last error, of an open; the lock is held. */
+static mr_status suggest(mr_ps *ps, const char *name, int64_t timeout_us, mr_status status) {
+    char text[ERROR_TEXT_MAX], hint[NEAREST_NAME_HINT_MAX];
+    const char(*names)[MR_PS_NAME_MAX];
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    nearest_name nearest = nearest_name_of(span_of(name, strlen(name)));
+    catalog_query *query = catalog_client_list(catalog_of(ps));
+    size_t count = await(ps, query, timeout_us) == MR_OK ? catalog_query_names(query, &names) : 0;
+    for (size_t i = 0; i < count; i++) nearest_name_offer_text(&nearest, names[i]);
+    status = error_set(status, "%s%s", text, nearest_name_hint(&nearest, hint));
+    catalog_query_end(query);
+    return status;
+}
+
 mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
     if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
     ps_connection_lock(ps);
     mr_status status = open_found(ps, catalog_client_open(catalog_of(ps), name), NULL, timeout_us, out);
+    if (status == MR_NOT_FOUND) status = suggest(ps, name, timeout_us, status);
     ps_connection_unlock(ps);
     return status;
 }

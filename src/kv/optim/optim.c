@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/portable_math.h"
 #include "base/simd.h"
 #include "kv/optim/l2_norm.h"
@@ -31,14 +32,15 @@ void optim_users(unsigned use, char *out, size_t room) {
 }
 
 mr_status optim_find(const char *name, const optim_ops **out) {
-    char names[256];
+    char names[256], hint[NEAREST_NAME_HINT_MAX];
     for (size_t i = 0; i < OPTIM_RULES_COUNT; i++) {
         if (strcmp(optim_rules_table[i].name, name) != 0) continue;
         *out = &optim_rules_table[i];
         return MR_OK;
     }
     optim_users(0, names, sizeof names);
-    return error_set(MR_NOT_FOUND, "unknown optimizer '%s'; expected one of %s", name, names);
+    return error_set(MR_NOT_FOUND, "unknown optimizer '%s'; expected one of %s%s", name, names,
+                     nearest_name_among(name, names, hint));
 }
 
 optim_settings optim_defaults(const optim_ops *ops) {

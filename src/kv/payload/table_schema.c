@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "kv/table/dense_table.h"
 #include "kv/table/sparse_table.h"
 
@@ -59,8 +60,11 @@ static bool is(const words *words, const char *name, size_t least, size_t most) 
     return strcmp(words->word[0], name) == 0 && words->count - 1 >= least && words->count - 1 <= most;
 }
 
-static mr_status unknown(const char *what, const char *text, const char *forms) {
-    return error_set(MR_INVALID, "unknown %s '%s'; expected %s", what, text, forms);
+/* `names` are the words with which the forms begin, and `word` is the part of the text that is none of them. */
+static mr_status unknown(const char *what, const char *text, const char *forms, const char *word, const char *names) {
+    char hint[NEAREST_NAME_HINT_MAX];
+    return error_set(MR_INVALID, "unknown %s '%s'; expected %s%s", what, text, forms,
+                     nearest_name_among(word, names, hint));
 }
 
 static mr_status parse_schedule(const char *text, lr_schedule *out) {
@@ -68,11 +72,12 @@ static mr_status parse_schedule(const char *text, lr_schedule *out) {
                                 "each with +warmup:STEPS behind it or not";
     words words, warmup = {.count = 0};
     size_t length = strcspn(text, "+");
-    if (!split(text, length, &words)) return unknown("schedule", text, forms);
+    if (!split(text, length, &words))
+        return unknown("schedule", text, forms, text, "constant, step, cosine, polynomial");
     if (text[length] == '+') {
         if (!split(text + length + 1, strlen(text + length + 1), &warmup) || !is(&warmup, "warmup", 1, 1) ||
             (out->warmup = whole(&warmup, 1)) == 0)
-            return unknown("schedule", text, forms);
+            return unknown("schedule", text, forms, text, "constant, step, cosine, polynomial");
     }
     if (is(&words, "constant", 0, 0)) {
         out->kind = LR_SCHEDULE_CONSTANT;
@@ -90,7 +95,7 @@ static mr_status parse_schedule(const char *text, lr_schedule *out) {
         out->power = number(&words, 2, 0);
         out->end = number(&words, 3, 0);
     } else {
-        return unknown("schedule", text, forms);
+        return unknown("schedule", text, forms, text, "constant, step, cosine, polynomial");
     }
     mr_status status = lr_schedule_check(out);
     return status == MR_OK ? MR_OK : error_wrap(status, "schedule '%s'", text);
@@ -103,11 +108,12 @@ static mr_status parse_initializer(const char *text, initializer *out) {
     static const size_t numbers[] = {0, 1, 2, 2};
     size_t kind = 0;
     words words;
-    if (!split(text, strlen(text), &words)) return unknown("initializer", text, forms);
+    if (!split(text, strlen(text), &words))
+        return unknown("initializer", text, forms, text, "zeros, constant, uniform, normal");
     out->a = (float)number(&words, 1, 0);
     out->b = (float)number(&words, 2, 0);
     while (kind <= INITIALIZER_NORMAL && !is(&words, kinds[kind], numbers[kind], numbers[kind])) kind++;
-    if (kind > INITIALIZER_NORMAL) return unknown("initializer", text, forms);
+    if (kind > INITIALIZER_NORMAL) return unknown("initializer", text, forms, text, "zeros, constant, uniform, normal");
     out->kind = (initializer_kind)kind;
     mr_status status = initializer_check(out, MR_F32);
     return status == MR_OK ? MR_OK : error_wrap(status, "initializer '%s'", text);
@@ -128,13 +134,15 @@ static mr_status parse_codec(const char *text, table_schema *out) {
     if (parse_press(press, &out->press)) {
         if (press == text) return codec_parse("none", &out->codec);
     } else if (press != text) {
-        return unknown("codec", text, forms);
+        return unknown("codec", text, forms, press, "lz4, zstd");
     }
     if (length >= sizeof lossy) return error_set(MR_INVALID, "a codec's text is longer than %d bytes", TEXT_MAX - 1);
     memcpy(lossy, text, length);
     lossy[length] = 0;
     mr_status status = codec_parse(lossy, &out->codec);
-    return status == MR_NOT_FOUND ? unknown("codec", text, forms) : status;
+    return status == MR_NOT_FOUND
+               ? unknown("codec", text, forms, text, "none, fp16, bf16, int8, sign, topk, randk, lz4, zstd")
+               : status;
 }
 
 /* ---- Schema from options. */

@@ -72,7 +72,7 @@ static void initializers_and_codecs_are_texts(void **state) {
 }
 
 static void an_error_names_the_invalid_option(void **state) {
-    assert_refused((definition_options){.optimizer = "adm"}, "unknown optimizer 'adm'");
+    assert_refused((definition_options){.optimizer = "adm"}, "; did you mean adam?");
     assert_refused((definition_options){.optimizer = "own:"}, "unknown optimizer 'own:'");
     assert_refused((definition_options){.optimizer = "own:a name that is far too long"},
                    "the name is longer than 23 bytes");
@@ -154,6 +154,12 @@ static void texts_that_mean_nothing_are_said(void **state) {
                                          "lz4+fp16", "fp16+", "fp16+lz5", "fp16+lz4+lz4"};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         assert_refused((definition_options){.codec = codecs[i]}, "codec");
+    assert_refused((definition_options){.codec = "int4"}, "; did you mean int8?");
+    assert_refused((definition_options){.codec = "top:0.1+zstd"}, "; did you mean topk?");
+    assert_refused((definition_options){.codec = "int8+zst"}, "; did you mean zstd?");
+    assert_refused((definition_options){.optimizer = "sgd", .rate = 0.1, .schedule = "cosin:100"},
+                   "; did you mean cosine?");
+    assert_refused((definition_options){.initializer = "gaussian:0:1"}, "normal:MEAN:DEVIATION");
     assert_refused((definition_options){.codec = "gzip"}, "unknown codec 'gzip'; expected none, fp16");
     assert_refused((definition_options){.codec = "int8+gzip"}, "unknown codec 'int8+gzip'; expected none, fp16");
     assert_refused((definition_options){.codec = "lz4+zstd"}, "lz4 and zstd; or one of the former");

@@ -97,6 +97,15 @@ node_actor *node_actor_named(node_actors *actors, span name_space, span name) {
     return actor;
 }
 
+const char *node_actor_hint(const node_actors *actors, span name_space, span name, char out[NEAREST_NAME_HINT_MAX]) {
+    nearest_name nearest = nearest_name_of(name);
+    list_for_each (at, &actors->list) {
+        const node_actor *actor = container_of(at, node_actor, place);
+        if (is_text(actor->name_space, name_space)) nearest_name_offer_text(&nearest, actor->name);
+    }
+    return nearest_name_hint(&nearest, out);
+}
+
 node_actor *node_actor_in(node_actors *actors, uint64_t process) { return map_get(&actors->by_process, process); }
 
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map_get(&actors->by_ticket, ticket); }

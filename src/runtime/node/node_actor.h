@@ -18,6 +18,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
+#include "base/nearest_name.h"
 #include "net/rpc/rpc.h"
 #include "runtime/common/resources.h"
 #include "runtime/refs/failure.h"
@@ -98,6 +99,8 @@ typedef struct node_actor_plan {
 MR_MUST mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan); /* MR_EXISTS */
 node_actor *node_actor_find(node_actors *actors, mr_actor id);
 node_actor *node_actor_named(node_actors *actors, span name_space, span name); /* an actor that is not dead */
+/* "; did you mean boss?" for the name of no actor of the name space, or "". */
+const char *node_actor_hint(const node_actors *actors, span name_space, span name, char out[NEAREST_NAME_HINT_MAX]);
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
 node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: no actor runs in that process */
 

@@ -175,10 +175,12 @@ static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
 static mr_status by_name(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
     node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
+    char hint[NEAREST_NAME_HINT_MAX];
     if (actor == NULL)
-        return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'", (int)name.size,
+        return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'%s", (int)name.size,
                          name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
-                         name_space.data == NULL ? (const uint8_t *)"" : name_space.data);
+                         name_space.data == NULL ? (const uint8_t *)"" : name_space.data,
+                         node_actor_hint(&core->actors, name_space, name, hint));
     return node_answer(core, token, span_of(&actor->id, sizeof actor->id));
 }
 

@@ -258,6 +258,9 @@ static void names_are_for_one_that_lives(void **state) {
     assert_int_equal(create(fixture, fourth, "", 0), MR_OK); /* any number of actors may have no name */
     assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("", 0)));
     assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("bos", 3)));
+    char hint[NEAREST_NAME_HINT_MAX];
+    assert_string_equal(node_actor_hint(&fixture->actors, (span){0}, span_of("bos", 3), hint), "; did you mean boss?");
+    assert_string_equal(node_actor_hint(&fixture->actors, span_of("other", 5), span_of("bos", 3), hint), "");
     node_actor *boss = node_actor_named(&fixture->actors, (span){0}, span_of("boss", 4));
     assert_ptr_equal(boss, node_actor_find(&fixture->actors, first));
     node_actor_kill(&fixture->actors, boss);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "base/option_struct.h"
 #include "net/value.h"
 #include "runtime/common/task_registry.h"
@@ -55,10 +56,10 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
 static mr_status check_class(const char *class_name) {
     MR_TRY(submit_check_name("class", class_name));
     if (task_registry_class(class_name, strlen(class_name))) return MR_OK;
-    char known[400];
+    char known[400], hint[NEAREST_NAME_HINT_MAX];
     task_registry_classes_text(known, sizeof known);
-    return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s", class_name,
-                     known[0] != '\0' ? known : "none");
+    return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s%s", class_name,
+                     known[0] != '\0' ? known : "none", nearest_name_among(class_name, known, hint));
 }
 
 static mr_status check_actor_options(const mr_actor_options *options, resources *need) {

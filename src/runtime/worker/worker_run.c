@@ -5,16 +5,17 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "runtime/common/task_registry.h"
 #include "runtime/worker/worker_internal.h"
 
 /* ---- Running. */
 
 static mr_status no_such(const char *what, const mr_call *call, void (*list_known)(char *out, size_t size)) {
-    char known[512];
+    char known[512], hint[NEAREST_NAME_HINT_MAX];
     list_known(known, sizeof known);
-    return error_set(MR_NOT_FOUND, "unknown %s '%s'; registered in this worker: %s", what, call->name->text,
-                     known[0] != '\0' ? known : "none");
+    return error_set(MR_NOT_FOUND, "unknown %s '%s'; registered in this worker: %s%s", what, call->name->text,
+                     known[0] != '\0' ? known : "none", nearest_name_among(call->name->text, known, hint));
 }
 
 static mr_status find_task(worker *worker, mr_call *call) {
@@ -54,10 +55,10 @@ static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_cal
     name->method_known = true;
     call->body = name->method;
     if (call->body != NULL) return MR_OK;
-    char known[512];
+    char known[512], hint[NEAREST_NAME_HINT_MAX];
     task_registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
-    return error_set(MR_NOT_FOUND, "unknown method '%s' of class %s; registered: %s", name->text, worker->class_name,
-                     known[0] != '\0' ? known : "none");
+    return error_set(MR_NOT_FOUND, "unknown method '%s' of class %s; registered: %s%s", name->text, worker->class_name,
+                     known[0] != '\0' ? known : "none", nearest_name_among(name->text, known, hint));
 }
 
 static inline mr_status find_method(worker *worker, mr_call *call) {

@@ -22,6 +22,7 @@ from miniray._core_api.ids import (ActorClassID, ActorID, FunctionID, JobID, Nod
                           WorkerID)
 from miniray._actors.methods import method
 from miniray._core_api.session import LOCAL_MODE, SCRIPT_MODE, WORKER_MODE, Language, LoggingConfig
+from miniray._core_api.tracebacks import public as _public
 from miniray.runtime_context import get_runtime_context
 
 ObjectID = ObjectRef  # the old name
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@_public
 def __getattr__(name):
     """Imports, at their first use, modules that few programs need."""
     if name in ("_common", "_private", "actor", "cloudpickle", "dag", "experimental", "internal", "ps", "runtime_env", "train",

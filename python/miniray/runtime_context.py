@@ -4,7 +4,7 @@ import os
 import sys
 
 from miniray import _core
-from miniray._core_api import FOLDERS, cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session
+from miniray._core_api import cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session, tracebacks
 
 _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", _ids.ActorID: "actor_id"}
 
@@ -201,7 +201,7 @@ def _function_frame():
     package."""
     frame, found = sys._getframe(1), None
     while frame is not None:
-        ours = os.path.dirname(frame.f_code.co_filename) in FOLDERS
+        ours = tracebacks.is_internal(frame.f_code.co_filename)
         if not ours and frame.f_globals.get("__name__", "").partition(".")[0] not in ("asyncio", "threading"):
             found = frame
         frame = frame.f_back

@@ -185,6 +185,8 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
                                         : send(method, args, count, names);
 }
 
+PY_CORE_PUBLIC(method_remote)
+
 /* Returns "name@mark"; a mark that `name` already has is replaced. */
 static PyObject *marked_name(PyObject *name, PyObject *mark) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(name), end = PyUnicode_FindChar(name, '@', 0, size, 1);
@@ -237,7 +239,7 @@ static PyGetSetDef method_getset[] = {
 };
 
 static PyMethodDef method_methods[] = {
-    {"remote", PY_CORE_FAST(method_remote), METH_FASTCALL | METH_KEYWORDS,
+    {"remote", PY_CORE_FAST(method_remote_public), METH_FASTCALL | METH_KEYWORDS,
      "Calls the method in the actor's process; returns an ObjectRef at once."},
     {"options", PY_CORE_FAST(method_with_options), METH_VARARGS | METH_KEYWORDS, "The same method with other options."},
     {"_remote", PY_CORE_FAST(py_submit_with), METH_VARARGS | METH_KEYWORDS, NULL},
@@ -384,6 +386,14 @@ bool py_actor_has(PyObject *self, PyObject *name) {
     return methods != NULL && PyDict_Check(methods) && PyDict_GetItem(methods, name) != NULL;
 }
 
+/* Raises AttributeError, with the method that has a similar name. */
+static PyObject *no_method(const py_actor *handle, PyObject *name) {
+    bool known = handle->methods != NULL && PyDict_Check(handle->methods);
+    Py_XDECREF(py_core_call(PY_CORE_no_attribute, "(sON)", shown_name(handle), name,
+                            known ? PyDict_Keys(handle->methods) : PyList_New(0)));
+    return NULL;
+}
+
 static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
     py_actor *handle = (py_actor *)self;
     PyObject *methods = handle->methods;
@@ -402,7 +412,7 @@ static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
     } else if (methods == NULL) {
         return py_actor_getattr(self, name);
     }
-    return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", shown_name(handle), name);
+    return no_method(handle, name);
 }
 
 static PyObject *py_actor_repr(PyObject *self) {

@@ -180,6 +180,8 @@ static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count, 
     return result;
 }
 
+PY_CORE_PUBLIC(put)
+
 /* cancel(ref, force, recursive) */
 static PyObject *cancel(PyObject *module, PyObject *args) {
     PyObject *object;
@@ -339,7 +341,7 @@ static PyObject *create_actor(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef py_context_functions[] = {
-    {"put", PY_CORE_FAST(put), METH_FASTCALL | METH_KEYWORDS,
+    {"put", PY_CORE_FAST(put_public), METH_FASTCALL | METH_KEYWORDS,
      "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
     {"init", init, METH_VARARGS, NULL},
     {"shutdown", shut_down, METH_NOARGS, NULL},

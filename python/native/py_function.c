@@ -326,6 +326,8 @@ static PyObject *py_function_remote(PyObject *self, PyObject *const *args, Py_ss
     return result;
 }
 
+PY_CORE_PUBLIC(py_function_remote)
+
 static PyObject *py_function_call(PyObject *self, PyObject *args, PyObject *keywords) {
     const py_function *called = (py_function *)self;
     return PyErr_Format(PyExc_TypeError,
@@ -345,7 +347,7 @@ static PyObject *py_function_reduce(PyObject *self, PyObject *none) {
 }
 
 static PyMethodDef py_function_methods[] = {
-    {"remote", PY_CORE_FAST(py_function_remote), METH_FASTCALL | METH_KEYWORDS,
+    {"remote", PY_CORE_FAST(py_function_remote_public), METH_FASTCALL | METH_KEYWORDS,
      "Runs the function in a worker; returns an ObjectRef at once."},
     {"options", PY_CORE_FAST(py_function_with_options), METH_VARARGS | METH_KEYWORDS,
      "The same function with other options."},

@@ -19,6 +19,19 @@ PyObject *py_core_helper_get(py_core_helper which) {
     return core.helpers[which];
 }
 
+void py_core_cut(void) {
+    PyObject *type, *error, *frames;
+    PyErr_Fetch(&type, &error, &frames);
+    PyErr_NormalizeException(&type, &error, &frames);
+    if (frames != NULL) PyException_SetTraceback(error, frames);
+    PyObject *helper = frames == NULL ? NULL : py_core_helper_get(PY_CORE_cut);
+    PyObject *kept = helper == NULL ? NULL : PyObject_CallOneArg(helper, error);
+    if (kept != NULL) Py_SETREF(frames, kept == Py_None ? NULL : Py_NewRef(kept));
+    Py_XDECREF(kept);
+    PyErr_Clear(); /* an error here would hide the other one */
+    PyErr_Restore(type, error, frames);
+}
+
 PyObject *py_core_call(py_core_helper which, const char *format, ...) {
     va_list values;
     va_start(values, format);
@@ -27,6 +40,7 @@ PyObject *py_core_call(py_core_helper which, const char *format, ...) {
     PyObject *helper = args == NULL ? NULL : py_core_helper_get(which);
     PyObject *result = helper == NULL ? NULL : PyObject_Call(helper, args, NULL);
     Py_XDECREF(args);
+    if (result == NULL) py_core_cut();
     return result;
 }
 

@@ -21,6 +21,8 @@
     X(raise_failure, "miniray._core_api.errors")       \
     X(describe_failure, "miniray._core_api.errors")    \
     X(error_of, "miniray._core_api.errors")            \
+    X(cut, "miniray._core_api.tracebacks")             \
+    X(no_attribute, "miniray._core_api.did_you_mean")  \
     X(auto_init, "miniray._core_api.api")              \
     X(remote_with, "miniray._core_api.api")            \
     X(remake_function, "miniray._core_api.api")        \
@@ -129,7 +131,19 @@ extern py_core_state core;
 /* Returns the function, borrowed, and imports its module at first use. NULL with an exception. */
 PyObject *py_core_helper_get(py_core_helper which);
 
-/* Calls the function with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
+/* Removes the package's frames from the traceback of the exception that is set (miniray/_core_api/tracebacks.py). */
+void py_core_cut(void);
+
+/* Defines NAME_public: a function of vectorcall arguments that calls NAME, and cuts the traceback of its exception. */
+#define PY_CORE_PUBLIC(name)                                                                                      \
+    static PyObject *name##_public(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) { \
+        PyObject *result = name(self, args, count, keywords);                                                     \
+        if (result == NULL) py_core_cut();                                                                        \
+        return result;                                                                                            \
+    }
+
+/* Calls the function with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception,
+ * without frames of the package. */
 PyObject *py_core_call(py_core_helper which, const char *format, ...);
 
 /* Drops the result of such a call, and prints its exception, which no caller receives. */

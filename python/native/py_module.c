@@ -9,12 +9,14 @@
 #include "python/native/py_inspect.h"
 #include "python/native/py_interrupt.h"
 #include "python/native/py_model.h"
+#include "python/native/py_nearest_name.h"
 #include "python/native/py_notifier.h"
 #include "python/native/py_output.h"
 #include "python/native/py_placement.h"
 #include "python/native/py_ps.h"
 #include "python/native/py_ps_control.h"
 #include "python/native/py_ps_deployment.h"
+#include "python/native/py_public.h"
 #include "python/native/py_ref.h"
 #include "python/native/py_reply.h"
 #include "python/native/py_shared_model.h"
@@ -23,14 +25,17 @@
 #include "python/native/py_train.h"
 #include "python/native/py_wait.h"
 
+PY_CORE_PUBLIC(py_wait_get)
+
 static PyMethodDef functions[] = {
-    {"get", PY_CORE_FAST(py_wait_get), METH_FASTCALL | METH_KEYWORDS,
+    {"get", PY_CORE_FAST(py_wait_get_public), METH_FASTCALL | METH_KEYWORDS,
      "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or a list of the values of a list; waits for "
      "it."},
     {"wait", PY_CORE_FAST(py_wait_wait), METH_FASTCALL | METH_KEYWORDS,
      "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
      "Waits until num_returns objects are ready: ([ready], [not ready])."},
     {"interrupt_is_due", py_interrupt_is_due, METH_NOARGS, NULL},
+    {"nearest_name", py_nearest_name, METH_VARARGS, NULL},
     {"look", py_inspect_ask, METH_VARARGS, NULL},
     {"trace", py_inspect_trace, METH_VARARGS, NULL},
     {"gpu_ids", py_inspect_gpu_ids, METH_NOARGS, NULL},
@@ -76,7 +81,7 @@ PyMODINIT_FUNC PyInit__core(void) {
                              &py_notifier_type,  &py_train_trainer_type, &py_train_logger_type, &py_buffer_type,
                              &py_reply_type,     &py_buffer_holder_type, &py_shared_model_type, &py_ps_connection_type,
                              &py_ps_table_type,  &py_ps_ticket_type,     &py_ps_mark_type,      &py_torch_weights_type,
-                             &py_ps_memory_type, &py_ps_deployment_type};
+                             &py_ps_memory_type, &py_ps_deployment_type, &py_public_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);
@@ -87,6 +92,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (PyModule_AddObjectRef(module, names[i], (PyObject *)types[i]) != 0) goto drop;
     if (PyModule_AddStringConstant(module, "version", mr_version()) != 0) goto drop;
+    if (PyModule_AddObjectRef(module, "PublicFunction", (PyObject *)&py_public_type) != 0) goto drop;
     PyObject *hyperparameters = py_ps_hyperparameters();
     int added = PyModule_AddObjectRef(module, "ps_hyperparameters", hyperparameters);
     Py_XDECREF(hyperparameters);

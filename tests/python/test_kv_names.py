@@ -23,7 +23,7 @@ def connection(deployment):
 def test_options_of_start(old, new):
     with pytest.raises(TypeError, match=rf"^start\(\) takes no {old}: it is called {new}$"):
         ps.start(**{old: 1})
-    with pytest.raises(TypeError, match=r"^start\(\) takes no num_servrs; it takes num_servers"):
+    with pytest.raises(TypeError, match=r"^start\(\) takes no num_servrs; did you mean num_servers"):
         ps.start(num_servrs=1)
 
 
@@ -41,7 +41,7 @@ def test_options_of_tables(connection):
 def test_options_of_trainers(make):
     with pytest.raises(TypeError, match="takes no workers: it is called num_workers$"):
         make(workers=4)
-    with pytest.raises(TypeError, match="takes no num_worker; it takes num_workers"):
+    with pytest.raises(TypeError, match="takes no num_worker; did you mean num_workers"):
         make(num_worker=4)
 
 

@@ -149,7 +149,7 @@ def test_options_that_cannot_be(connection, options, told):
 
 @pytest.mark.parametrize("options, told", [
     (dict(learning_rate=0.1), "a table takes no learning_rate: it is called lr"), (dict(weight_decay=0.1), "it is called decay"),
-    (dict(optimiser="sgd"), "takes no optimiser; it takes optimizer"), (dict(zzz=1), "takes no zzz; it takes kind, dim, dtype"), (dict(lr="0.1"), "not str"),
+    (dict(optimiser="sgd"), "takes no optimiser; did you mean optimizer"), (dict(zzz=1), "takes no zzz; it takes kind, dim, dtype"), (dict(lr="0.1"), "not str"),
     (dict(lr=True), "lr must be a number, not bool"), (dict(lr=[0.1]), "not list"), (dict(refuse_nan="no"), "True or False, not 'no'"),
     (dict(average=0.5), "True or False"), (dict(arrays=[3]), "name: shape.* not list"), (dict(arrays={"w": (2.5,)}), "whole number"),
     (dict(arrays={"w": "ab"}), "whole number"), (dict(compression=8), "compression must be a text"), (dict(optimizer=3), "a text, not int"),

@@ -54,7 +54,7 @@ def test_unknown_names_list_the_known(ray):
     assert all(name in str(caught.value) for name in NAMES)
     with pytest.raises(TypeError, match="AverageStrategy takes no momentum$"):
         create_parameter_server("average", momentum=0.5)
-    with pytest.raises(TypeError, match="MomentumStrategy takes no mometum; it takes momentum"):
+    with pytest.raises(TypeError, match="MomentumStrategy takes no mometum; did you mean momentum"):
         create_parameter_server("momentum", mometum=0.5)
     with pytest.raises(ValueError):
         create_parameter_server("momentum", momentum=1.0)

@@ -5,6 +5,7 @@ import types
 from miniray import _core
 from miniray._actors import methods as _methods
 from miniray._core_api import api as _api, local_mode as _local_mode, options as _options, signature as _signature
+from miniray._core_api.tracebacks import public
 from miniray._serialize import pickle as _pickle
 
 
@@ -21,6 +22,7 @@ class ActorClassInheritanceException(TypeError):
     """A class inherits from an actor class."""
 
 
+@public
 class ActorClass:
     """A class whose instances are actors: `C.remote(…)` creates one."""
 

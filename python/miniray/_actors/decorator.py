@@ -3,8 +3,10 @@
 from miniray import _core
 from miniray._actors import actor_class as _actor_class
 from miniray._core_api import api as _api
+from miniray._core_api.tracebacks import public
 
 
+@public
 def remote(*arguments, **options):
     """Makes a function a task, or a class an actor: `@remote`, or `@remote(num_cpus=2)`."""
     if len(arguments) == 1 and not options and callable(arguments[0]):
@@ -13,7 +15,7 @@ def remote(*arguments, **options):
         raise TypeError("The @remote decorator must be applied either with no arguments and no parentheses, for "
                         "example '@miniray.remote', or it must be applied using some of the options in keyword form, "
                         "for example '@miniray.remote(num_returns=2, max_retries=1)'.")
-    return lambda target: _decorate(target, options)
+    return public(lambda target: _decorate(target, options))
 
 
 def _decorate(target, options):

@@ -4,8 +4,10 @@ from miniray import _core
 from miniray._actors import methods as _methods
 from miniray._core_api import options as _options
 from miniray._core_api import error_value as _error_value
+from miniray._core_api.tracebacks import public
 
 
+@public
 class ObjectRefGenerator:
     """The result of a call with `num_returns="streaming"`: `for` and `async for` iterate over its references.
 

@@ -6,6 +6,7 @@ each class.
 """
 
 from miniray._core_api import options as _options, signature as _signature
+from miniray._core_api.tracebacks import public
 
 _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # bits of co_flags: plain and async generators
@@ -17,6 +18,7 @@ _plain = {}  # {(class, name): function of OWN}, for classes without such a meth
 _loaded = {}  # {arguments of load: its result}; cleared when it is full
 
 
+@public
 def method(*bare, num_returns=None, **options):
     """Options of an actor's method: `@method(num_returns=2)`. Bare `@method` changes nothing."""
     if bare:

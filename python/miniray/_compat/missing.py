@@ -6,6 +6,8 @@ looked up last.
 
 import sys
 
+from miniray._core_api import did_you_mean
+
 _LIBRARY = "is a library of its own on top of Ray, which is not here"
 _MACHINES = "is for clusters of several machines; a node is one machine here"
 _CLIENT = 'is Ray\'s client (ray://): join a node of this machine with miniray.init(address="auto")'
@@ -65,7 +67,10 @@ def text_of(name):
 def missing(module, name):
     """The AttributeError of a module that lacks a name."""
     below = f"{module}.{name}".removeprefix("miniray.")
-    return AttributeError(text_of(below) or f"module '{module}' has no attribute '{name}'")
+    if text_of(below) is not None:
+        return AttributeError(text_of(below))
+    known = getattr(sys.modules.get(module), "__all__", ())
+    return did_you_mean.attribute_error(f"module '{module}' has no attribute '{name}'", name, known)
 
 
 class _Finder:

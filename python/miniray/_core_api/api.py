@@ -6,8 +6,9 @@ import os
 import sys
 
 from miniray import _core
-from miniray._core_api import (local_mode as _local_mode, options as _options, runtime_env as _runtime_env,
+from miniray._core_api import (did_you_mean, local_mode as _local_mode, options as _options, runtime_env as _runtime_env,
                                session as _session, signature as _signature)
+from miniray._core_api.tracebacks import public
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # bits of co_flags
@@ -26,6 +27,7 @@ def _worker_command():
     return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), heavy, *path]
 
 
+@public
 def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,
          local_mode=False, namespace=None, runtime_env=None, ignore_reinit_error=False, log_to_driver=True, **others):
     """Starts the runtime on this machine; `shutdown()` or the end of the program ends it.
@@ -37,7 +39,8 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
     """
     for name in others:
         if not name.startswith("_") and name not in _session.WITHOUT_EFFECT:
-            raise TypeError(f"init() got an unexpected keyword argument '{name}'")
+            raise TypeError(f"init() got an unexpected keyword argument '{name}'"
+                            + did_you_mean.hint(name, _INIT_OPTIONS))
     if num_workers is not None and num_cpus is not None and num_workers != num_cpus:
         raise ValueError(f"init() got num_workers={num_workers} and num_cpus={num_cpus}, which mean the same: pass one")
     if _core.is_initialized():
@@ -62,6 +65,10 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
                _session.begin(namespace, runtime_env))
         _local_mode.switch(bool(local_mode))
     return _session.Context()
+
+
+_INIT_OPTIONS = ("address", "num_workers", "num_cpus", "num_gpus", "resources", "object_store_memory", "local_mode",
+                 "namespace", "runtime_env", "ignore_reinit_error", "log_to_driver")
 
 
 def _check_namespace(given):
@@ -93,6 +100,7 @@ def auto_init():
             init()
 
 
+@public
 def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
     """Ends every process of the runtime and waits for them. Objects that were not fetched are lost."""
     _local_mode.switch(False)
@@ -125,6 +133,7 @@ def remote_with(target, args=None, kwargs=None, **options):
     return target.options(**options).remote(*args or (), **kwargs or {})
 
 
+@public
 def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     """Cancels a task or actor call and, unless `recursive=False`, the tasks that it has started: `get` raises
     TaskCancelledError. A waiting task never runs. A running task gets KeyboardInterrupt, or with `force` its worker is
@@ -136,6 +145,7 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # an ObjectRefGenerator has `_ref`
 
 
+@public
 def kill(actor, *, no_restart=True):
     """Ends an actor at once; its running and waiting calls fail with ActorDiedError. With `no_restart=False` only its
     process ends, and the actor is restarted if it may be."""
@@ -147,6 +157,7 @@ def kill(actor, *, no_restart=True):
         _core.kill(actor, no_restart)
 
 
+@public
 def get_actor(name, namespace=None):
     """The handle of the actor with this name, in this program's namespace or in the given one."""
     if not isinstance(name, str) or not name:
@@ -155,5 +166,6 @@ def get_actor(name, namespace=None):
     try:
         return _local_mode.find(name, namespace) if _local_mode.is_on() else _core.get_actor(name, namespace)
     except ValueError as error:
-        raise ValueError(f"Failed to look up actor with name '{name}'. It was never created, it has died, or it is in "
-                         "another namespace.") from error
+        _, sign, meant = str(error).rpartition("; did you mean ")
+        raise ValueError(f"Failed to look up actor with name '{name}'{sign + meant if sign else '.'} It was never created, "
+                         "it has died, or it is in another namespace.") from None

@@ -8,7 +8,7 @@ import traceback
 import cloudpickle
 
 from miniray import _core, exceptions
-from miniray._core_api import FOLDERS
+from miniray._core_api import tracebacks
 
 _TEXT_MAX, _PART_MAX, _SHORT = 12000, 4000, 1000  # a part: an entry of a traceback, or the text of an exception
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
@@ -121,7 +121,7 @@ def describe_failure(error, name):
     if isinstance(error, exceptions.RayTaskError):  # the error of another task passes through this one
         text, error = _passing_through(error), error.cause
     else:
-        parts = traceback.format_exception(type(error), error, error.__traceback__)
+        parts = traceback.format_exception(type(error), error, tracebacks.cut(error))
         text = "".join(_elided(part, _PART_MAX) for part in parts).rstrip()
     text = _elided(f"{name}() (pid={os.getpid()})\n{text}", _TEXT_MAX)
     detail = pickle.dumps((name, text, os.getpid(), _pickled(error)))
@@ -139,10 +139,8 @@ def _elided(text, most):
 
 
 def _passing_through(error):
-    """The place in this task, without frames of this package, followed by the other task's error."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if os.path.dirname(frame.filename) not in FOLDERS]
-    lines = "".join(traceback.format_list(frames))
+    """The place in this task, followed by the other task's error."""
+    lines = "".join(traceback.format_tb(tracebacks.cut(error)))
     return f"Traceback (most recent call last):\n{lines}{type(error).__name__}: {error.traceback_str}"
 
 

@@ -1,6 +1,7 @@
 """State of local mode: the actors that run in the program itself. _actors/local_calls.py runs their calls."""
 
 from miniray import _core, exceptions
+from miniray._core_api import did_you_mean
 
 _state = None  # None outside of local mode
 
@@ -61,7 +62,8 @@ def names():
 def find(name, space):
     """The handle of the actor that has this name; ValueError if there is none."""
     if (space, name) not in _state.names:
-        raise ValueError(f"Failed to look up actor with name '{name}'.")
+        known = [known for place, known in _state.names if place == space]
+        raise ValueError(f"there is no actor named '{name}'{did_you_mean.hint(name, known)}")
     return _state.names[space, name]
 
 

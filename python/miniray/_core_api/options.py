@@ -67,7 +67,9 @@ def resources(given):
 def _known(given, known, what):
     for name in given:
         if name not in known and not name.startswith("_"):
-            raise ValueError(f"Invalid option keyword {name} for {what}. Valid ones are {sorted(known)}.")
+            from miniray._core_api import did_you_mean
+            meant = did_you_mean.hint(name, sorted(known)) or "."
+            raise ValueError(f"Invalid option keyword {name} for {what}{meant} Valid ones are {sorted(known)}.")
 
 
 def _name(given, whose):

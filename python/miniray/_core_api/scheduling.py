@@ -1,7 +1,9 @@
 """scheduling_strategy in the runtime's form."""
 
 from miniray import _core, exceptions
-from miniray._core_api import cluster as _cluster, options as _options
+from miniray._core_api import cluster as _cluster, did_you_mean, options as _options
+
+_NAMED = ("DEFAULT", "SPREAD")
 
 
 def place(strategy, group=None, index=None):
@@ -12,12 +14,12 @@ def place(strategy, group=None, index=None):
             raise ValueError("Placement groups should be specified via the scheduling_strategy option. The "
                              "placement_group option is deprecated.")
         return bundle_of(group, -1 if index is None else index)
-    if strategy in ("DEFAULT", "SPREAD"):
+    if strategy in _NAMED:
         return b"", 0
     if not getattr(type(strategy), "__miniray_strategy__", False):
         wrong = ValueError if isinstance(strategy, str) else TypeError
         raise wrong(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
-                    f"{strategy!r}")
+                    f"{strategy!r}{did_you_mean.hint(strategy, _NAMED)}")
     return strategy.place()
 
 

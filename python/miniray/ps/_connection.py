@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
+from miniray._core_api.tracebacks import public
 from miniray.ps import _app_messages, _arrays, _dataset, _old_names, _table_options
 from miniray.ps._app_messages import Request, Response
 from miniray.ps._callbacks import CallbackThread
@@ -37,6 +38,7 @@ def seconds(timeout: float) -> float:
     return min(number, _LONG_S)
 
 
+@public
 def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
     """Joins a parameter server as the worker of this rank; waits until its servers are connected.
 
@@ -81,6 +83,7 @@ def _await_servers(address, deadline):
             time.sleep(min(0.002, left))
 
 
+@public
 class Connection:
     """The connection of one rank. Several threads may use it; a process that was forked later may not.
 

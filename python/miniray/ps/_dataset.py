@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from miniray._core_api.tracebacks import public
 from miniray.ps import _old_names, _table_options
 from miniray.ps.errors import PsError, StaleError
 
@@ -39,6 +40,7 @@ def sizes_of(sizes: Any) -> list[int]:
     return [_table_options.whole(f"sizes[{i}]", size, _ITEMS_MOST) for i, size in enumerate(sizes)]
 
 
+@public
 class Dataset:
     """The data of a deployment as one worker sees it; `connection.dataset(sizes, batch)` returns it.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from miniray import _core
 from miniray._core_api import options as _options
+from miniray._core_api.tracebacks import public
 from miniray.ps import _deployment_options, _old_names
 from miniray.ps._connection import TIMEOUT_S, Connection, connect, seconds
 from miniray.ps._local_processes import LocalProcesses
@@ -16,6 +17,7 @@ from miniray.ps._local_processes import LocalProcesses
 _PIDS_S = 2.0
 
 
+@public
 def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consistency: str = "asp",
           slots: int | None = None, checkpoint_dir: str | os.PathLike | None = None, checkpoint_every: float | None = None,
           mixed_consistency: bool = False, balance_every: float | None = None, backup_workers: int = 0,
@@ -69,6 +71,7 @@ class _Actors:
         self.address, self.pids, self.stop = self._native.address, self._native.pids, self._native.stop
 
 
+@public
 class Deployment:
     """A parameter server that `start()` has started. In a task or an actor that receives it, the object has the address
     and ends nothing."""

@@ -1,6 +1,6 @@
 """Names that miniray.ps and miniray.train had before release 0.2: each is an error that gives the new name."""
 
-import difflib
+from miniray._core_api import did_you_mean
 
 _ARGUMENTS = {"servers": "num_servers", "workers": "num_workers", "folder": "checkpoint_dir", "copies": "replicas",
               "backup": "backup_workers", "mixed": "mixed_consistency", "codec": "compression", "mark": "version",
@@ -17,8 +17,8 @@ def refuse(callee, given, known):
     new = _ARGUMENTS.get(name, "")
     if new.partition(",")[0] in known:
         raise TypeError(f"{callee} takes no {name}: it is called {new}")
-    listed = ", ".join(difflib.get_close_matches(name, known) or known)
-    raise TypeError(f"{callee} takes no {name}" + (f"; it takes {listed}" if listed else ""))
+    listed = f"; it takes {', '.join(known)}" if known else ""
+    raise TypeError(f"{callee} takes no {name}{did_you_mean.hint(name, known) or listed}")
 
 
 def attributes(**new_names):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public
 from miniray.ps import _arrays, _old_names, _table_options
 from miniray.ps._callbacks import Callback
 
@@ -13,6 +15,7 @@ _KEY_MAX = 2**64 - 1
 Done = Callable[["Ticket"], Any] | None
 
 
+@public
 class Ticket:
     """A request that may be under way. Its arrays stay alive with the ticket, and must not be changed until the request
     has ended."""
@@ -45,6 +48,7 @@ def wrapped(connection, native):
     return kinds[native.options["kind"]](connection, native)
 
 
+@public
 class Table:
     """Base of the three kinds of tables, which `connection.table()` returns."""
 
@@ -147,6 +151,7 @@ def _refuse_old(others):
     _old_names.refuse("pull()", others, ("out", "wait", "priority", "version", "done"))
 
 
+@public
 class SparseTable(Table):
     """A table with 64-bit keys and rows of `dim` numbers; with dim 1 a row is one number.
 
@@ -274,6 +279,7 @@ class SparseTable(Table):
         return self._pushed(request, self._key_request(request, memory, None, values, None, set))
 
 
+@public
 class VectorTable(Table):
     """A table with 64-bit keys and arrays, each as long as the longest that was pushed to it. Keys are in any order,
     each once."""
@@ -342,6 +348,7 @@ def _flat(keys):
     return memory, shape
 
 
+@public
 class DenseTable(Table):
     """A table of named arrays of fixed shapes: the parameters of a model."""
 
@@ -396,7 +403,8 @@ class DenseTable(Table):
 
     def _shape(self, name):
         if name not in self.shapes:
-            raise KeyError(f"table {self.name!r} has no array {name!r}: {', '.join(self.shapes)}")
+            raise KeyError(f"table {self.name!r} has no array {name!r}"
+                           + (did_you_mean.hint(name, self.shapes) or f": {', '.join(self.shapes)}"))
         return self.shapes[name]
 
     def _array_requests(self, request, pushed, wanted, set=False, versions={}):

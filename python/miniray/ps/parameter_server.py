@@ -7,10 +7,12 @@ import warnings
 
 from miniray import _core, exceptions
 from miniray._core_api import local_mode as _local_mode, options as _options
+from miniray._core_api.tracebacks import public
 from miniray._weights import _shared_model, _weight_tree
 from miniray.ps import _model_server, strategies
 
 
+@public
 def create_parameter_server(strategy="average", **kwargs):
     """Starts a server with the strategy of this name (`STRATEGIES` lists them) and its options.
 
@@ -20,6 +22,7 @@ def create_parameter_server(strategy="average", **kwargs):
     return ParameterServer.remote(strategy, **kwargs)
 
 
+@public
 class _Method:
     """A method of the handle, with `remote` like methods of actors."""
 
@@ -41,6 +44,7 @@ class _Method:
         return f"ActorMethod(ParameterServer.{self._name})"
 
 
+@public
 class ParameterServer:
     """The handle of a server; it may be passed to tasks and actors.
 

@@ -11,6 +11,7 @@ NaN of any worker is a NaN of the result.
 import inspect
 import math
 
+from miniray._core_api import did_you_mean
 from miniray._weights import _weight_tree
 from miniray.ps import _old_names
 
@@ -242,11 +243,14 @@ def make(given, kwargs, callee=None, known=()):
     names the `callee` instead of the strategy, with its `known` options."""
     if not isinstance(given, type) and callable(getattr(given, "aggregate", None)):
         if kwargs:
+            if callee is not None:
+                _old_names.refuse(callee, kwargs, known)
             raise TypeError(f"{type(given).__name__} is an instance already and takes no {', '.join(kwargs)}")
         return given
     if isinstance(given, str):
         if given not in STRATEGIES:
-            raise ValueError(f"Unknown strategy '{given}'. Known strategies: {', '.join(sorted(STRATEGIES))}")
+            meant = did_you_mean.hint(given, sorted(STRATEGIES)) or "."
+            raise ValueError(f"Unknown strategy '{given}'{meant} Known strategies: {', '.join(sorted(STRATEGIES))}")
         given = STRATEGIES[given]
     if not callable(given):
         raise TypeError("a strategy must be a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function "

@@ -6,6 +6,7 @@
 import math
 
 from miniray import _core
+from miniray._core_api.tracebacks import public
 from miniray._weights import _weight_tree
 from miniray.train.data import as_number
 
@@ -28,6 +29,7 @@ class Callback:
         """Called at the end of the training, also after an error or Ctrl-C."""
 
 
+@public
 class EarlyStopping(Callback):
     """Stops the training when a number has not improved for `patience` epochs.
 

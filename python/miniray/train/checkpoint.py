@@ -13,6 +13,7 @@ import re
 import struct
 import zipfile
 
+from miniray._core_api.tracebacks import public
 from miniray._weights import _weight_tree
 from miniray.train import _atomic_file
 
@@ -22,6 +23,7 @@ _STEPS = ("list", "tuple", "dict", "int", "empty")
 _FORMAT = 1
 
 
+@public
 def save_weights(weights, path):
     """Writes weights, in any form that miniray.ps takes, completely or not at all. Returns the path, with .npz or .pt
     added if it has neither."""
@@ -52,6 +54,7 @@ def _write(weights, named, file):
     file.write(struct.pack("<H", len(comment)) + comment)
 
 
+@public
 def load_weights(path):
     """Reads weights that save_weights has written; .npz or .pt may be left out of the path."""
     path = _found(os.fspath(path))

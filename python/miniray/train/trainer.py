@@ -9,13 +9,15 @@ import warnings
 
 import miniray
 from miniray import _core, exceptions
-from miniray._core_api import session as _session
+from miniray._core_api import did_you_mean, session as _session
+from miniray._core_api.tracebacks import public
 from miniray._weights import _weight_tree
 from miniray.ps import _old_names, parameter_server, strategies
 from miniray.train import checkpoint
 from miniray.train.display import MODES, open_display
 
 
+@public
 class BaseTrainer:
     """Owns the workers and runs the epochs; a subclass implements `create_worker` and overrides what it wants to
     change.
@@ -254,6 +256,7 @@ class BaseTrainer:
         return {}
 
 
+@public
 class DataParallelTrainer(BaseTrainer):
     """The same model in every worker, each with its shard of the data. The strategy of this name (miniray.ps) combines
     their weights every `sync_interval` epochs; `strategy_kwargs` are its options: `momentum=0.9`.
@@ -429,8 +432,9 @@ def _checked_init(options):
     known = inspect.signature(miniray.init).parameters
     for name in options:
         if name not in known and name not in _session.WITHOUT_EFFECT and not str(name).startswith("_"):
-            raise TypeError(f"init has an option {name!r} that miniray.init does not take; it takes "
-                            f"{', '.join(list(known)[:-1])}")
+            listed = f"; it takes {', '.join(list(known)[:-1])}"
+            raise TypeError(f"init has an option {name!r} that miniray.init does not take"
+                            + (did_you_mean.hint(name, list(known)[:-1]) or listed))
     return dict(options)
 
 

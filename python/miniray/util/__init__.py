@@ -2,6 +2,7 @@
 
 from miniray._compat import missing as _missing
 from miniray._core_api.cluster import get_node_instance_id, get_node_ip_address, list_named_actors
+from miniray._core_api.tracebacks import public as _public
 from miniray.util.actor_pool import ActorPool
 from miniray.util.check_serialize import inspect_serializability
 from miniray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
@@ -16,6 +17,7 @@ __all__ = ["ActorPool", "PlacementGroup", "as_completed", "deregister_serializer
            "placement_group", "placement_group_table", "register_serializer", "remove_placement_group"]
 
 
+@_public
 def __getattr__(name):
     """Imports, at their first use, modules that few programs need."""
     if name in ("accelerators", "annotations", "collective", "joblib", "metrics", "multiprocessing", "queue",

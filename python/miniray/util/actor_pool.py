@@ -1,8 +1,10 @@
 """A fixed number of actors that share work."""
 
 import miniray
+from miniray._core_api.tracebacks import public
 
 
+@public
 class ActorPool:
     """Gives work to whichever actor is free.
 
@@ -119,6 +121,7 @@ class ActorPool:
         self._free([actor])
 
 
+@public
 class _Results:
     """The iterator that `map` returns. An error is raised in the place of its result; the iterator continues after it.
     """

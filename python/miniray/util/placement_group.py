@@ -3,15 +3,18 @@ group (util/scheduling_strategies.py)."""
 
 import miniray
 from miniray import _core
-from miniray._core_api import cluster as _cluster, ids as _ids, options as _options
+from miniray._core_api import cluster as _cluster, did_you_mean, ids as _ids, options as _options
+from miniray._core_api.tracebacks import public
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # indexed by mr_placement_strategy
+_OPTIONS = ("bundles", "strategy", "name", "lifetime", "bundle_label_selector", "topology_strategy")
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
 _NOT_COUNTED = {"memory", *_options.THIS_NODE}
 _GONE_MAX = 1000
 _gone = {}  # {id as text: group that this process has removed}; the oldest are dropped
 
 
+@public
 class PlacementGroup:
     """Bundles that are reserved, or will be. A group may be passed to tasks and actors."""
 
@@ -67,18 +70,21 @@ def _itself(group):
     return group
 
 
+@public
 def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_label_selector=None,
                     topology_strategy=None, **others):
     """Asks for bundles, [{"CPU": 1, "GPU": 1}, {"CPU": 1}], and returns at once. With `lifetime="detached"` a reserved
     group outlives its program, on a node that does. Options that choose among machines have no effect."""
     strategy = "PACK" if strategy is None else strategy
     if strategy not in _STRATEGIES:
-        raise ValueError(f"Invalid strategy type {strategy}. Supported types are: {list(_STRATEGIES)}")
+        meant = did_you_mean.hint(strategy, _STRATEGIES) or "."
+        raise ValueError(f"Invalid strategy type {strategy}{meant} Supported types are: {list(_STRATEGIES)}")
     if lifetime not in (None, "detached"):
         raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
     for option in others:
         if not option.startswith("_"):
-            raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'")
+            raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'"
+                            + did_you_mean.hint(option, _OPTIONS))
     made = [_bundle(bundle) for bundle in _list(bundles)]
     texts = [",".join([f"{_NAMES.get(kind, kind)}={amount:.3f}" for kind, amount in bundle.items()]) for bundle in made]
     made_id = _core.placement_create(texts, _STRATEGIES.index(strategy), name, lifetime == "detached")
@@ -111,6 +117,7 @@ def _bundle(given):
     return made
 
 
+@public
 def get_placement_group(placement_group_name):
     """The group of this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
@@ -153,6 +160,7 @@ def _node_id():
     return _core.look("nodes", 1)["nodes"][0]["id"]
 
 
+@public
 def remove_placement_group(placement_group):
     """Releases the bundles; ends the tasks and actors that run in them."""
     if not isinstance(placement_group, PlacementGroup):

@@ -4,6 +4,7 @@ import asyncio
 import queue
 
 import miniray
+from miniray._core_api.tracebacks import public
 
 _MANY = 100_000  # limit of concurrent calls; with a small limit, waiting writers could keep readers out
 
@@ -55,6 +56,7 @@ class _QueueActor:
         return [self.items.get_nowait() for _ in range(count)] if count <= self.items.qsize() else None
 
 
+@public
 class Queue:
     """queue.Queue between processes. `maxsize` 0: no limit but memory."""
 

@@ -1,8 +1,10 @@
 """Placement of tasks and actors: `f.options(scheduling_strategy=…)`. On one machine only a placement group matters."""
 
 from miniray._core_api import scheduling as _scheduling
+from miniray._core_api.tracebacks import public
 
 
+@public
 class PlacementGroupSchedulingStrategy:
     """Runs with the resources of a placement group: of one bundle, or with index -1 of any that has room. With
     `placement_group_capture_child_tasks` the tasks and actors that it starts do so, too, unless they say otherwise;
@@ -21,6 +23,7 @@ class PlacementGroupSchedulingStrategy:
         return _scheduling.bundle_of(self.placement_group, self.placement_group_bundle_index)
 
 
+@public
 class NodeAffinitySchedulingStrategy:
     """Runs on this node. If the node does not exist or can never have the resources, the result is a
     TaskUnschedulableError or an ActorUnschedulableError; with `soft`, another node is used."""
@@ -42,6 +45,7 @@ class NodeAffinitySchedulingStrategy:
         return b"", 0
 
 
+@public
 class NodeLabelSchedulingStrategy:
     """Runs on a node with these labels; without effect on one node."""
 

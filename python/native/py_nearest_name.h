@@ -1,0 +1,6 @@
+/* py_nearest_name.h — mr_nearest_name for miniray/_core_api/did_you_mean.py. */
+#pragma once
+#include "python/native/py_internal.h"
+
+/* nearest_name(name, names): the similar name; None: no name is similar. */
+PyObject *py_nearest_name(PyObject *module, PyObject *args);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/json_output.h"
 #include "miniray/admin.h"
 
@@ -35,7 +35,7 @@ int command_config(int argc, char **argv) {
                "MINIRAY_LOG_LEVEL=info. Sizes take the suffixes k, M and G, durations us, ms and s.",
     };
     bool as_json = false, is_first = true;
-    argp_parse(&argp, argc, argv, 0, NULL, &as_json);
+    command_line_parse(&argp, argc, argv, 0, &as_json, "miniray config\nMINIRAY_SPIN_US=5us miniray config --json");
     mr_status status = as_json ? print_json() : mr_config_each(NULL, print_row, &is_first);
     return command_outcome(argv[0], status);
 }

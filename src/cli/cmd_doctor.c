@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/doctor_checks.h"
 #include "cli/json_output.h"
 #include "cli/text_table.h"
@@ -55,7 +55,7 @@ int command_doctor(int argc, char **argv) {
     };
     bool as_json = false, failed = false;
     doctor_check_finding findings[DOCTOR_CHECK_MAX];
-    argp_parse(&argp, argc, argv, 0, NULL, &as_json);
+    command_line_parse(&argp, argc, argv, 0, &as_json, "miniray doctor");
     size_t count = doctor_check(findings);
     for (size_t i = 0; i < count; i++) failed = failed || findings[i].state == DOCTOR_CHECK_FAIL;
     if (!as_json) print_table(findings, count);

@@ -177,6 +177,7 @@ static bool is_list(const char *word) { return listing_of(word) != NULL; }
 
 int command_list(int argc, char **argv) {
     node_query query = {.title = argv[0],
+                        .examples = "miniray list actors\nminiray list objects --limit 10 --json",
                         .missing = "no list is given: use tasks, actors, objects, workers or groups",
                         .knows = is_list,
                         .unknown = "unknown list '%s': use tasks, actors, objects, workers or groups"};

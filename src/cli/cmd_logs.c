@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/json_output.h"
 #include "cli/node_query.h"
 
@@ -218,7 +218,7 @@ int command_logs(int argc, char **argv) {
             "the files.",
     };
     logs logs = {.query = {.title = argv[0]}, .name = ""};
-    argp_parse(&argp, argc, argv, 0, NULL, &logs);
+    command_line_parse(&argp, argc, argv, 0, &logs, "miniray logs\nminiray logs 4711 --follow");
     run *run = calloc(1, sizeof *run);
     if (run == NULL) return 1;
     int code = find_run(&logs, run) ? print_logs(&logs, run) : 1;

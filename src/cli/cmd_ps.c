@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
+#include "cli/command_line.h"
 #include "miniray/admin.h"
 
 static unsigned long read_number(const char *text, const char *name, unsigned long most, struct argp_state *state) {
@@ -143,7 +143,8 @@ static int be_scheduler(int argc, char **argv) {
     char name[] = "scheduler";
     mr_ps_scheduler_options wanted = MR_OPTIONS(mr_ps_scheduler_options, .checkpoint_dir = "miniray-ps",
                                                 .on_listening = ps_say_address, .context = name);
-    argp_parse(&ps_scheduler_argp, argc, argv, 0, NULL, &wanted);
+    command_line_parse(&ps_scheduler_argp, argc, argv, 0, &wanted,
+                       "miniray ps scheduler --listen tcp:127.0.0.1:9000 --num-servers 2 --num-workers 4");
     return command_outcome(argv[0], mr_ps_run_scheduler(&wanted));
 }
 
@@ -181,31 +182,14 @@ static int be_server(int argc, char **argv) {
     };
     char name[] = "server";
     mr_ps_server_options wanted = MR_OPTIONS(mr_ps_server_options, .on_listening = ps_say_address, .context = name);
-    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    command_line_parse(&argp, argc, argv, 0, &wanted, "miniray ps server --scheduler tcp:127.0.0.1:9000");
     return command_outcome(argv[0], mr_ps_run_server(&wanted));
 }
 
 /* ---- Choice of the role. */
 
-typedef struct choice {
-    const char *role; /* NULL: none in the command line */
-    int at;
-} choice;
-
-static error_t parse_role(int key, char *text, struct argp_state *state) {
-    choice *choice = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        choice->role = text;
-        choice->at = state->next - 1;
-        state->next = state->argc;
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
 /* Fails for the name of an option or command that an earlier version had, with its successor. */
-static bool check_renamed(const char *title, int argc, char **argv) {
+static bool check_renamed(const char *title, const char *role, int argc, char **argv) {
     static const char *const renamed[][2] = {
         {"--copies", "--replicas"},         {"--beyond-this-machine", "--allow-remote"},
         {"--folder", "--checkpoint-dir"},   {"--workers", "--num-workers"},
@@ -219,50 +203,58 @@ static bool check_renamed(const char *title, int argc, char **argv) {
             size_t size = strlen(renamed[k][0]);
             if (strncmp(argv[i], renamed[k][0], size) != 0 || (argv[i][size] != '\0' && argv[i][size] != '=')) continue;
             if (argv[i][0] != '-' && i != 1) continue; /* a value of an option, or a file name */
-            fprintf(stderr, "%s: %s was renamed: use %s\n", title, renamed[k][0], renamed[k][1]);
+            fprintf(stderr, "%s %s: %s was renamed: use %s\n", title, role, renamed[k][0], renamed[k][1]);
             return false;
         }
     return true;
 }
 
-int command_ps(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        command_fn *run;
-    } roles[] = {{"scheduler", be_scheduler},
-                 {"server", be_server},
-                 {"local", ps_local},
-                 {"status", ps_status},
-                 {"checkpoint", ps_checkpoint}};
-    const struct argp argp = {
-        .parser = parse_role,
-        .args_doc = "scheduler|server|local|status|checkpoint [OPTION...]",
-        .doc = "Runs a process of the key-value parameter server (scheduler, server), runs all of them on this machine "
-               "(local), shows their status, or manages checkpoints.\v"
-               "Without a role, DMLC_ROLE names it, as in ps-lite. Workers are your own programs, which call "
-               "mr_ps_connect. `miniray ps ROLE --help` lists the options of a role.",
-    };
-    choice choice = {.at = argc - 1};
-    char title[64];
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
-    if (choice.role == NULL) choice.role = getenv("DMLC_ROLE");
-    for (size_t i = 0; choice.role != NULL && i < sizeof roles / sizeof *roles; i++) {
-        if (strcmp(choice.role, roles[i].name) != 0) continue;
-        snprintf(title, sizeof title, "%s %s", argv[0], roles[i].name);
-        char *typed = argv[choice.at];
-        argv[choice.at] = title;
-        bool known = check_renamed(title, argc - choice.at, argv + choice.at);
-        int code = known ? roles[i].run(argc - choice.at, argv + choice.at) : EX_USAGE;
-        argv[choice.at] = typed;
-        return code;
-    }
-    if (choice.role == NULL)
+static const char worker_hint[] = "; a worker is your own program, which connects to the scheduler";
+
+static error_t parse_role(int key, char *text, struct argp_state *state) {
+    command_choice *choice = state->input;
+    bool known = key != ARGP_KEY_ARG || strcmp(text, "help") == 0 || command_line_find(choice, text) != NULL;
+    if (!known)
+        argp_error(state, "unknown role '%s': use scheduler, server, local, status or checkpoint%s", text,
+                   strcmp(text, "worker") == 0 ? worker_hint : "");
+    return command_line_choose(key, text, state);
+}
+
+/* The role that DMLC_ROLE names; prints an error if there is none. */
+static const command *role_of_environment(const command_choice *choice, const char *title) {
+    const char *role = getenv("DMLC_ROLE");
+    const command *found = role == NULL ? NULL : command_line_find(choice, role);
+    if (role == NULL)
         fprintf(stderr,
                 "%s: no role is given and DMLC_ROLE is not set: use scheduler, server, local, status or checkpoint\n",
-                argv[0]);
-    else
-        fprintf(stderr, "%s: unknown role '%s': use scheduler, server, local, status or checkpoint%s\n", argv[0],
-                choice.role,
-                strcmp(choice.role, "worker") == 0 ? "; a worker is your own program, which calls mr_ps_connect" : "");
-    return EX_USAGE;
+                title);
+    else if (found == NULL)
+        fprintf(stderr, "%s: DMLC_ROLE names the unknown role '%s': use scheduler or server%s\n", title, role,
+                strcmp(role, "worker") == 0 ? worker_hint : "");
+    return found;
+}
+
+int command_ps(int argc, char **argv) {
+    static const command roles[] = {
+        {"scheduler", be_scheduler, "run the scheduler"},
+        {"server", be_server, "run a server"},
+        {"local", ps_local, "run the scheduler and all servers on this machine"},
+        {"status", ps_status, "show slots, servers, ranks, tables and checkpoints"},
+        {"checkpoint", ps_checkpoint, "list, export or create checkpoints"},
+    };
+    const struct argp argp = {
+        .parser = parse_role,
+        .args_doc = "ROLE [ARGUMENT...]\nhelp ROLE",
+        .doc = "Runs processes of the key-value parameter server, shows their status, or manages checkpoints.\v"
+               "Without a role, DMLC_ROLE names it, as in ps-lite. Workers are your own programs, which connect to the "
+               "scheduler.",
+        .help_filter = command_line_list,
+    };
+    command_choice choice = {.commands = roles, .count = sizeof roles / sizeof *roles, .kind = "role", .at = argc - 1};
+    command_line_parse(&argp, argc, argv, ARGP_IN_ORDER, &choice,
+                       "miniray ps local --num-servers 2 --num-workers 4\nminiray ps help status");
+    if (choice.chosen == NULL) choice.chosen = role_of_environment(&choice, argv[0]);
+    if (choice.chosen == NULL) return COMMAND_USAGE;
+    bool known = check_renamed(argv[0], choice.chosen->name, argc - choice.at, argv + choice.at);
+    return known ? command_line_run(&choice, argv[0], argc, argv) : COMMAND_USAGE;
 }

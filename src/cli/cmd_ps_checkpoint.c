@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sysexits.h>
 
 #include "cli/cmd_ps.h"
+#include "cli/command_line.h"
 #include "cli/json_output.h"
 #include "cli/ps_overview.h"
 #include "cli/text_table.h"
@@ -149,7 +149,7 @@ static int wrong(const char *title, const char *text, const char *word) {
     fprintf(stderr, "%s: ", title);
     fprintf(stderr, text, word);
     fputc('\n', stderr);
-    return EX_USAGE;
+    return COMMAND_USAGE;
 }
 
 int ps_checkpoint(int argc, char **argv) {
@@ -170,7 +170,10 @@ int ps_checkpoint(int argc, char **argv) {
     };
     wanted wanted = {.folder = "miniray-ps"};
     uint64_t number = 0;
-    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    command_line_parse(
+        &argp, argc, argv, 0, &wanted,
+        "miniray ps checkpoint list --checkpoint-dir words\nminiray ps checkpoint export latest words.safetensors "
+        "--checkpoint-dir words\nminiray ps checkpoint create --scheduler tcp:127.0.0.1:9000");
     const char *what = wanted.count == 0 ? "" : wanted.words[0];
     bool lists = strcmp(what, "list") == 0, creates = strcmp(what, "create") == 0;
     bool exports = strcmp(what, "export") == 0;

@@ -19,11 +19,11 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cmd_ps.h"
+#include "cli/command_line.h"
 #include "miniray/admin.h"
 
 enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, LOOK_MS = 100 };
@@ -91,7 +91,7 @@ static int be(local *local, unsigned number) {
     }
     mr_status status = number == 0 ? mr_ps_run_scheduler(&local->scheduler) : mr_ps_run_server(&server);
     if (status != MR_OK) fprintf(stderr, "%s: %s: %s\n", local->title, short_name, mr_last_error());
-    return status == MR_OK ? 0 : status == MR_INVALID ? EX_USAGE : EX_SOFTWARE;
+    return status == MR_OK ? COMMAND_OK : status == MR_INVALID ? COMMAND_USAGE : COMMAND_FAILED;
 }
 
 static void start(local *local, unsigned number) {
@@ -236,27 +236,30 @@ int ps_local(int argc, char **argv) {
     const struct argp_option options[] = {
         {"parent-pid", PARENT_PID, "PID", 0, "End when this process ends (default: only at SIGTERM and Ctrl-C)", 0},
         {0}};
-    const struct argp_child children[] = {{&ps_scheduler_argp, 0, "Scheduler:", 0}, {0}};
+    struct argp scheduler = ps_scheduler_argp;
+    scheduler.doc = NULL;
+    const struct argp_child children[] = {{&scheduler, 0, "Scheduler:", 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
         .children = children,
         .doc = "Runs the scheduler and the servers of a parameter server on this machine and restarts those that die.\v"
                "Without --listen and --checkpoint-dir, the socket and the state are in a temporary directory, which is "
-               "removed at "
-               "the end.",
+               "removed at the end. With both, a later start continues from the saved state.",
     };
     local *local = calloc(1, sizeof *local);
-    if (local == NULL) return 1;
+    if (local == NULL) return COMMAND_FAILED;
     local->scheduler.size = sizeof local->scheduler;
     local->title = argv[0];
-    argp_parse(&argp, argc, argv, 0, NULL, local);
+    command_line_parse(&argp, argc, argv, 0, local,
+                       "miniray ps local --num-servers 2 --num-workers 4 --consistency bsp");
     local->count = 1 + local->scheduler.num_servers;
-    int code = 1;
-    if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX)
+    int code = COMMAND_FAILED;
+    if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX) {
         fprintf(stderr, "%s: --num-servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
                 local->scheduler.num_servers);
-    else if (listen_for_ends(local) && make_place(local))
+        code = COMMAND_USAGE;
+    } else if (listen_for_ends(local) && make_place(local))
         code = look_after(local);
     end(local);
     mr_ps_supervision_end(local->supervision);

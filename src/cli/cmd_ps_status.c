@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cmd_ps.h"
+#include "cli/command_line.h"
 #include "cli/json_output.h"
 #include "cli/ps_overview.h"
 #include "cli/ps_process_list.h"
@@ -108,7 +109,8 @@ static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *pro
     if (lacking(map, process_table) == 0)
         puts("every slot has all its replicas");
     else
-        printf("%u of %u slots lack replicas\n", lacking(map, process_table), map->slot_count);
+        printf("%u of %s lack%s replicas\n", lacking(map, process_table), text_table_count(map->slot_count, "slot"),
+               lacking(map, process_table) == 1 ? "s" : "");
 }
 
 /* Prints the effects of load balancing; nothing before the first move. */
@@ -237,7 +239,7 @@ int ps_status(int argc, char **argv) {
     mr_ps_cluster_map *map = NULL;
     mr_ps_processes *process_table = NULL;
     mr_ps_overview *overview = NULL;
-    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    command_line_parse(&argp, argc, argv, 0, &wanted, "miniray ps status --scheduler tcp:127.0.0.1:9000");
     mr_status status = mr_ps_cluster_map_get(wanted.scheduler, ANSWER_US, &map);
     if (status == MR_OK) status = mr_ps_processes_get(wanted.scheduler, ANSWER_US, &process_table);
     if (status == MR_OK) status = mr_ps_overview_get(wanted.scheduler, ANSWER_US, &overview);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "miniray/admin.h"
 
 static int read_cpus(const char *text, struct argp_state *state) {
@@ -76,7 +76,7 @@ int command_start(int argc, char **argv) {
     };
     mr_node_options wanted = MR_INIT(mr_node_options);
     mr_node_info node;
-    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    command_line_parse(&argp, argc, argv, 0, &wanted, "miniray start --num-cpus 4 --resources licence=2");
     if (command_outcome(argv[0], mr_node_start(&wanted, &node)) != 0) return 1;
     printf("The node is running: process %d at %s\n", node.pid, node.address);
     printf("Its logs are in %s\n", node.folder);

@@ -35,7 +35,7 @@ static void print_status(const node_query *query, const mr_value *answer) {
            all, idle, leased, all - idle - leased, node_query_int(&workers, "starting"),
            node_query_int(&workers, "waiting"));
     printf("actors     %" PRId64 "\n", node_query_int(answer, "actors"));
-    printf("pending    %" PRId64 " tasks and calls without a result\n", node_query_int(answer, "pending"));
+    printf("pending    %" PRId64 " without a result (tasks and calls)\n", node_query_int(answer, "pending"));
     printf("objects    %" PRId64 " held, %s\n", node_query_int(answer, "objects"),
            text_table_bytes(node_query_int(answer, "bytes")));
     printf("memory     %s shared, %s of it in use\n", text_table_bytes(node_query_int(&node, "arena_bytes")),
@@ -118,14 +118,14 @@ static bool print_nodes(const node_query *query) {
 }
 
 int command_status(int argc, char **argv) {
-    node_query query = {.title = argv[0], .what = "status"};
+    node_query query = {.title = argv[0], .what = "status", .examples = "miniray status\nminiray status --json"};
     node_query_parse(&query, argc, argv, NULL,
                      "Shows processes, resources, pending work and memory of a node. Lists the nodes if several run.");
     return print_nodes(&query) ? 0 : node_query_run(&query, print_status);
 }
 
 int command_memory(int argc, char **argv) {
-    node_query query = {.title = argv[0], .what = "memory"};
+    node_query query = {.title = argv[0], .what = "memory", .examples = "miniray memory"};
     node_query_parse(&query, argc, argv, NULL,
                      "Shows shared memory, the objects that each process holds, and the largest ones.");
     return node_query_run(&query, print_memory);

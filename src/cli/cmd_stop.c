@@ -2,7 +2,7 @@
 #include <argp.h>
 #include <stdio.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "miniray/admin.h"
 
 enum { ADDRESS = 256 };
@@ -27,7 +27,7 @@ int command_stop(int argc, char **argv) {
     };
     const char *address = NULL;
     mr_node_info node;
-    argp_parse(&argp, argc, argv, 0, NULL, &address);
+    command_line_parse(&argp, argc, argv, 0, &address, "miniray stop");
     if (command_outcome(argv[0], mr_node_stop(address, &node)) != 0) return 1;
     printf("The node at %s (process %d) has ended\n", node.address, node.pid);
     return 0;

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/json_output.h"
 #include "cli/node_query.h"
+#include "cli/text_table.h"
 
 enum { RECORDS = 100 * 1000 };
 
@@ -56,13 +57,15 @@ static void print_summary(const node_query *query, const mr_trace *trace) {
         printf("No worker has recorded a call: %s has no events. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
                query->word);
     } else {
-        printf("Wrote %zu calls of %zu workers to %s; open it at https://ui.perfetto.dev\n", trace->calls,
-               trace->workers, query->word);
+        printf("Wrote %s of %s to %s; open it at https://ui.perfetto.dev\n",
+               text_table_count((int64_t)trace->calls, "call"), text_table_count((int64_t)trace->workers, "worker"),
+               query->word);
     }
 }
 
 int command_timeline(int argc, char **argv) {
     node_query query = {.title = argv[0],
+                        .examples = "miniray timeline out.json\nminiray timeline - --limit 1000 > out.json",
                         .what = "timeline",
                         .missing = "no output file is given, such as: miniray timeline out.json",
                         .limit = RECORDS};

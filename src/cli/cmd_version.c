@@ -2,12 +2,12 @@
 #include <argp.h>
 #include <stdio.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "miniray/status.h"
 
 int command_version(int argc, char **argv) {
     const struct argp argp = {.doc = "Prints the version."};
-    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    command_line_parse(&argp, argc, argv, 0, NULL, "miniray version");
     printf("miniray %s\n", mr_version());
     return 0;
 }

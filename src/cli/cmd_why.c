@@ -37,7 +37,10 @@ static void print(const node_query *query, const mr_value *answer) {
 }
 
 int command_why(int argc, char **argv) {
-    node_query query = {.title = argv[0], .what = "why", .missing = "no id is given; `miniray list tasks` shows ids"};
+    node_query query = {.title = argv[0],
+                        .what = "why",
+                        .missing = "no id is given; `miniray list tasks` shows ids",
+                        .examples = "miniray why t4:17\nminiray why p4 --json"};
     node_query_parse(
         &query, argc, argv, "ID",
         "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"

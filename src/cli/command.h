@@ -1,15 +1,29 @@
 /* command.h — interface of the subcommands of `miniray`: one function each, in a file of its own, named in the table of
  * miniray.c.
  *
- * A command receives its own arguments; argv[0] is "miniray NAME", for messages. The command parses them with argp,
- * prints results to stdout and errors to stderr, and returns the exit status: 0 or 1. Wrong arguments end the program
- * inside argp with EX_USAGE (64). Commands include public headers only. */
+ * A command receives its own arguments; argv[0] is "miniray NAME", for messages. The command parses them with
+ * command_line_parse,
+ * prints results to stdout and errors to stderr, and returns the exit status: COMMAND_OK or COMMAND_FAILED. Wrong
+ * arguments end the program inside argp with COMMAND_USAGE. Commands include public headers only. */
 #pragma once
 #include "miniray/status.h"
 
+/* Exit status of `miniray`; docs/cli.md has the table. */
+enum {
+    COMMAND_OK = 0,
+    COMMAND_FAILED = 1, /* the error is on stderr; a check or a search found a problem */
+    COMMAND_USAGE = 2   /* wrong arguments; the command has done nothing */
+};
+
 typedef int command_fn(int argc, char **argv);
 
-/* Exit status of a call: 0; or 1, with the error printed to stderr. `title` is argv[0]. */
+typedef struct command {
+    const char *name;
+    command_fn *run;
+    const char *doc; /* one line of the list of commands */
+} command;
+
+/* Exit status of a call: COMMAND_OK; or COMMAND_FAILED, with the error printed to stderr. `title` is argv[0]. */
 int command_outcome(const char *title, mr_status status);
 
 command_fn command_config;

@@ -311,8 +311,9 @@ static void check_runs(doctor_check_finding *finding, const settings *settings) 
         if (mr_value_kind(&flag) == MR_KIND_BOOL && mr_value_bool(&flag, &is_stale) == MR_OK) stale += is_stale;
     }
     found(finding, stale > 0 ? DOCTOR_CHECK_WARN : DOCTOR_CHECK_OK,
-          "%zu running nodes, %zu session directories, %zu of killed nodes", mr_value_count(&nodes),
-          mr_value_count(&runs), stale);
+          "%s running, %zu of %zu session director%s of killed nodes",
+          text_table_count((int64_t)mr_value_count(&nodes), "node"), stale, mr_value_count(&runs),
+          mr_value_count(&runs) == 1 ? "y" : "ies");
     mr_value_release(&all);
 }
 

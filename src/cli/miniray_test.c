@@ -17,7 +17,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_child.h"
 
-enum { USAGE = 64, ARGUMENTS_MAX = 8, TEXT_MAX = 16384 };
+enum { USAGE = 2, ARGUMENTS_MAX = 8, TEXT_MAX = 16384 };
 
 typedef struct outcome {
     int code;
@@ -90,6 +90,7 @@ static void help_lists_the_commands(void **state) {
     outcome outcome = RUN("--help");
     assert_good(&outcome);
     assert_has(outcome.out, "Usage: miniray [OPTION...] COMMAND [ARGUMENT...]\n");
+    assert_has(outcome.out, "\nCommands:\n");
     assert_has(outcome.out, "\n  config     list every option");
     assert_has(outcome.out, "\n  version    print the version\n");
     const char *const commands[] = {"doctor", "list", "logs", "memory", "status", "timeline", "why"};
@@ -108,6 +109,53 @@ static void help_lists_the_commands(void **state) {
     assert_has(outcome.out, "MINIRAY_LOG_LEVEL=info");
 }
 
+/* The page of each command has the same parts and is shown by -h, --help, help COMMAND and COMMAND help. */
+static void every_command_has_a_page(void **state) {
+    static const char *const commands[][2] = {{"config"},
+                                              {"doctor"},
+                                              {"list"},
+                                              {"logs"},
+                                              {"memory"},
+                                              {"ps"},
+                                              {"start"},
+                                              {"status"},
+                                              {"stop"},
+                                              {"timeline"},
+                                              {"version"},
+                                              {"why"},
+                                              {"ps", "server"},
+                                              {"ps", "status"},
+                                              {"ps", "local"},
+                                              {"ps", "scheduler"},
+                                              {"ps", "checkpoint"}};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const char *first = commands[i][0], *second = commands[i][1];
+        outcome page = second == NULL ? RUN(first, "--help") : RUN(first, second, "--help");
+        outcome others[] = {second == NULL ? RUN(first, "-h") : RUN(first, second, "-h"),
+                            second == NULL ? RUN("help", first) : RUN("help", first, second),
+                            second == NULL ? RUN(first, "help") : RUN(first, second, "help"),
+                            second == NULL ? RUN("help", first) : RUN(first, "help", second)};
+        char usage[64];
+        snprintf(usage, sizeof usage, "Usage: miniray %s%s%s [OPTION...]", first, second == NULL ? "" : " ",
+                 second == NULL ? "" : second);
+        assert_good(&page);
+        assert_has(page.out, usage);
+        assert_has(page.out, "  -h, --help                 Show this help\n");
+        assert_has(page.out, "\nExample");
+        assert_has(page.out, "\nExit status: 0 success, 1 failure, 2 wrong arguments.\n");
+        assert_null(strstr(page.out, "mr_"));
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            assert_good(&others[k]);
+            assert_string_equal(others[k].out, page.out);
+        }
+    }
+    outcome overview = RUN("--help"), by_word = RUN("help"), short_option = RUN("-h"), unknown = RUN("help", "dance");
+    assert_string_equal(by_word.out, overview.out);
+    assert_string_equal(short_option.out, overview.out);
+    assert_int_equal(unknown.code, USAGE);
+    assert_has(unknown.err, "unknown command 'dance'");
+}
+
 static void ps_wants_a_role(void **state) {
     outcome outcome = RUN("ps");
     assert_int_equal(outcome.code, USAGE);
@@ -115,6 +163,13 @@ static void ps_wants_a_role(void **state) {
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=worker"));
     assert_int_equal(outcome.code, USAGE);
     assert_has(outcome.err, "unknown role 'worker'");
+    assert_has(outcome.err, "a worker is your own program");
+    outcome = RUN("ps", "worker");
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "miniray ps: unknown role 'worker'");
+    outcome = RUN("ps", "local", "--num-workers", "1");
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "--num-servers must be a number from 1 to 1024, not 0");
     outcome = run(LIST("ps"), LIST("DMLC_ROLE=server"));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "miniray ps server: no scheduler is given, and DMLC_PS_ROOT_URI is not set\n");
@@ -436,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_prints_it),
         cmocka_unit_test(help_lists_the_commands),
+        cmocka_unit_test(every_command_has_a_page),
         cmocka_unit_test(ps_wants_a_role),
         cmocka_unit_test(an_old_name_is_an_error_that_names_the_new_one),
         cmocka_unit_test(config_is_a_table),

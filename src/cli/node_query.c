@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/json_output.h"
 
 enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, NODE_QUERY_ADDRESS_SIZE = 512, TEXTS = 8 };
@@ -59,7 +59,7 @@ static error_t parse_word(int key, char *text, struct argp_state *state) {
 void node_query_parse(node_query *query, int argc, char **argv, const char *args_doc, const char *doc) {
     const struct argp_child children[] = {{&node_query_options, 0, NULL, 0}, {0}};
     const struct argp argp = {.parser = parse_word, .children = children, .args_doc = args_doc, .doc = doc};
-    argp_parse(&argp, argc, argv, 0, NULL, query);
+    command_line_parse(&argp, argc, argv, 0, query, query->examples);
 }
 
 /* ---- Query. */

@@ -15,6 +15,7 @@ typedef struct node_query {
     const char *missing;             /* error if the word is missing; NULL: the command takes no word */
     bool (*knows)(const char *word); /* NULL: every word is valid */
     const char *unknown;             /* error for other words, with %s for the word */
+    const char *examples;            /* command lines for the help, one per line */
     size_t limit;
     bool as_json;
 } node_query;

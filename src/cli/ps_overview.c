@@ -72,8 +72,8 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
     if (overview->table_count == 0) return;
     putchar('\n');
     if (overview->counted < overview->servers)
-        printf("Rows and memory count %u of %u servers; the others have not reported\n", overview->counted,
-               overview->servers);
+        printf("Rows and memory count %u of %s; the others have not reported\n", overview->counted,
+               text_table_count(overview->servers, "server"));
     text_table *rows = text_table_create((const char *const[]){"TABLE", "KIND", ">DIM", "DTYPE", ">ROWS", ">MEMORY",
                                                                "SYNC", "OPTIMIZER", "CODEC", NULL});
     for (uint32_t i = 0; i < overview->table_count; i++) {
@@ -91,18 +91,17 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
     text_table_print(rows);
     for (uint32_t i = 0; i < overview->table_count; i++)
         if (overview->tables[i].nonfinite != 0)
-            printf("%" PRIu64
-                   " rows, vectors and blocks pushed to table '%s' were skipped: their values were not finite\n",
-                   overview->tables[i].nonfinite, overview->tables[i].name);
+            printf("Table '%s' has skipped %" PRIu64 " of the pushed rows, vectors and blocks: not finite\n",
+                   overview->tables[i].name, overview->tables[i].nonfinite);
 }
 
 void ps_overview_print_data(const mr_ps_overview *overview) {
     const mr_ps_dataset_state *data = &overview->data;
     if (data->shards == 0) return;
-    printf("\nDataset: epoch %" PRIu64 ", %" PRIu64 " of %" PRIu64 " items and %u of %u shards are claimed\n",
-           data->epoch, data->items_given, data->items, data->shards_done, data->shards);
+    printf("\nDataset: epoch %" PRIu64 ", %" PRIu64 " of %s and %u of %s claimed\n", data->epoch, data->items_given,
+           text_table_count((int64_t)data->items, "item"), data->shards_done, text_table_count(data->shards, "shard"));
     if (data->items_back != 0)
-        printf("%" PRIu64 " items were returned and go to the next worker that claims\n", data->items_back);
+        printf("%s returned for the next worker that claims\n", text_table_count((int64_t)data->items_back, "item"));
     if (data->reader_count == 0) puts("No worker reads the dataset now");
     if (data->reader_count == 0) return;
     text_table *rows = text_table_create((const char *const[]){">RANK", ">SHARDS", ">ITEMS LEFT", NULL});

@@ -38,8 +38,7 @@ void ps_process_list_print_disputes(const mr_ps_processes *process_table) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < process_table->count; i++) count += process_table->processes[i].conflicts;
     if (count != 0)
-        printf("%" PRIu64 " contributions were repeated with other bytes: a rank must repeat a step with the same "
-               "pushes\n",
+        printf("Contributions repeated with other bytes: %" PRIu64 "; a rank must repeat a step with the same pushes\n",
                count);
 }
 

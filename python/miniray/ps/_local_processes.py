@@ -7,7 +7,7 @@ from miniray import _core
 from miniray.ps.errors import PsError
 
 _COMMAND = os.path.join(os.path.dirname(_core.__file__), "miniray-node")
-_USAGE = 64
+_USAGE = 2
 _END_S = 620.0  # longest time of the scheduler's last checkpoint, and the end of the servers
 
 

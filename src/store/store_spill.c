@@ -13,6 +13,7 @@
 #include "base/invariants.h"
 #include "base/log.h"
 #include "base/mutation.h"
+#include "base/plural.h"
 #include "store/server_internal.h"
 
 enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not spilled */
@@ -341,9 +342,10 @@ static mr_status give_up(store_server *server, uint64_t size) {
     disk_text(server, size, disk, sizeof disk);
     return error_set(MR_NOMEM,
                      "no room for %" PRIu64 " bytes: %" PRIu64 " of the %" PRIu64
-                     " bytes of shared memory are taken by %u objects that are held%s, %" PRIu64
+                     " bytes of shared memory are taken by %u object%s that %s held%s, %" PRIu64
                      " bytes are on disk%s; release some, or start with more (store_bytes, arena_bytes)",
-                     size, stats.bytes, server->arena->size, stats.objects, holders, stats.spilled_bytes, disk);
+                     size, stats.bytes, server->arena->size, stats.objects, plural(stats.objects),
+                     stats.objects == 1 ? "is" : "are", holders, stats.spilled_bytes, disk);
 }
 
 mr_status store_server_room(store_server *server, process_book *process, lease_kind kind, uint64_t size, int64_t now_us,

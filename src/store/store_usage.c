@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/plural.h"
 #include "store/server_internal.h"
 
 enum { HOLDERS_TOLD = 3 };
@@ -60,9 +61,8 @@ void store_server_holders_text(store_server *server, char *out, size_t size) {
     for (int i = 0; i < HOLDERS_TOLD && most[i].objects > 0 && used < size; i++) {
         char who[32] = "actors to be created again";
         if (most[i].process != 0) snprintf(who, sizeof who, "p%u", (uint32_t)most[i].process);
-        used +=
-            (size_t)snprintf(out + used, size - used, "%s%s: %" PRIu64 " bytes in %u object%s", i == 0 ? " (" : ", ",
-                             who, most[i].bytes, most[i].objects, most[i].objects == 1 ? "" : "s");
+        used += (size_t)snprintf(out + used, size - used, "%s%s: %" PRIu64 " bytes in %u object%s",
+                                 i == 0 ? " (" : ", ", who, most[i].bytes, most[i].objects, plural(most[i].objects));
     }
     if (used > 0 && used < size) snprintf(out + used, size - used, ")");
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "miniray/model.h"
 #include "miniray/runtime.h"
 #include "runtime/refs/failure.h"
@@ -103,8 +104,8 @@ static void warn_of_weights(model_server *server, const sync_inputs *inputs, siz
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
     if (beyond)
-        log_warn("a weight is set for worker %zu, but there are only %zu workers, counted from 0", last - 1,
-                 inputs->all);
+        log_warn("a weight is set for worker %zu, but there %s only %zu worker%s, counted from 0", last - 1,
+                 inputs->all == 1 ? "is" : "are", inputs->all, plural(inputs->all));
     else
         log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, inputs->count);
 }

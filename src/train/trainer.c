@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/option_struct.h"
+#include "base/plural.h"
 #include "train/epoch_result.h"
 #include "train/sync_errors.h"
 #include "train/trainer_workers.h"
@@ -28,7 +29,9 @@ static bool goes_on(mr_trainer *trainer) {
     return trainer->options.poll == NULL || trainer->options.poll(trainer->options.user, trainer->done);
 }
 
-static mr_status interrupted(size_t done) { return error_set(MR_CANCELLED, "interrupted after %zu epochs", done); }
+static mr_status interrupted(size_t done) {
+    return error_set(MR_CANCELLED, "interrupted after %zu epoch%s", done, plural(done));
+}
 
 /* ---- Failures. */
 
@@ -373,7 +376,8 @@ mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_val
 
 mr_status mr_trainer_history(mr_trainer *trainer, size_t index, mr_value *out) {
     if (index >= trainer->result_count)
-        return error_set(MR_NOT_FOUND, "no result of epoch %zu: %zu epochs were trained", index, trainer->result_count);
+        return error_set(MR_NOT_FOUND, "no result of epoch %zu: the trained epochs are %zu", index,
+                         trainer->result_count);
     return mr_get(trainer->mr, trainer->results[index], MR_FOREVER, out);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "kv/client/kv_request_internal.h"
 
 enum { GATHERED_MAX = 4096 }; /* vectors of unknown lengths in one query */
@@ -15,14 +16,14 @@ static mr_status check_lengths(const kv_request *request) {
     const table_info *table = request->table;
     uint32_t dim = table->table.schema.dim;
     if (has_rows(table) && request->vectors != NULL)
-        return error_set(MR_INVALID, "mr_ps_pull_vectors: table '%s' has rows of %u values; use mr_ps_pull",
-                         table->table.name, dim);
+        return error_set(MR_INVALID, "mr_ps_pull_vectors: table '%s' has rows of %u value%s; use mr_ps_pull",
+                         table->table.name, dim, plural(dim));
     if (!has_rows(table) && request->lengths == NULL && request->vectors == NULL)
         return error_set(MR_INVALID, "table '%s' has vectors: lengths must not be NULL", table->table.name);
     for (size_t i = 0; request->lengths != NULL && has_rows(table) && i < request->count; i++)
         if (request->lengths[i] != dim)
-            return error_set(MR_INVALID, "lengths[%zu] is %u: rows of table '%s' have %u values", i,
-                             request->lengths[i], table->table.name, dim);
+            return error_set(MR_INVALID, "lengths[%zu] is %u: rows of table '%s' have %u value%s", i,
+                             request->lengths[i], table->table.name, dim, plural(dim));
     return MR_OK;
 }
 

@@ -86,10 +86,10 @@ mr_status kv_worker_settled(const kv_worker *worker) {
         return error_set(MR_BUSY, "rank %u waits for other ranks to end their rounds", kv_worker_rank(worker));
     uint32_t slot;
     if (kv_worker_is_ready(worker) && rank_refused(worker->rank, &slot))
-        return error_set(
-            MR_BUSY, "%zu messages are not acknowledged: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY,
-            count, slot);
-    return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
+        return error_set(MR_BUSY,
+                         "%zu message%s not acknowledged: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY,
+                         count, count == 1 ? " is" : "s are", slot);
+    return error_set(MR_BUSY, "%zu message%s not acknowledged%s", count, count == 1 ? " is" : "s are",
                      kv_worker_is_open(worker) ? ": the step is still open" : "");
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest_name.h"
 #include "base/option_struct.h"
+#include "base/plural.h"
 #include "kv/client/kv_request.h"
 #include "kv/client/ps_connection.h"
 #include "kv/client/server_query.h"
@@ -26,8 +27,8 @@ static mr_status refuse_other(const table_catalog_table *there, const table_cata
     if (strcmp(field, "arrays") != 0)
         return error_set(MR_EXISTS, "table '%s' exists with another %s", there->name, field);
     if (there->array_count != wanted->array_count)
-        return error_set(MR_EXISTS, "table '%s' exists with %u arrays, not %u", there->name, there->array_count,
-                         wanted->array_count);
+        return error_set(MR_EXISTS, "table '%s' exists with %u array%s, not %u", there->name, there->array_count,
+                         plural(there->array_count), wanted->array_count);
     for (uint32_t i = 0; i < there->array_count; i++)
         if (strcmp(there->arrays[i].name, wanted->arrays[i].name) != 0)
             return error_set(MR_EXISTS, "table '%s' exists with array '%s' in place of '%s'", there->name,

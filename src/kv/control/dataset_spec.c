@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/plural.h"
 #include "base/varint.h"
 
 mr_status dataset_spec_init(dataset_spec *spec, const uint64_t *sizes, uint32_t count) {
@@ -64,7 +65,8 @@ static mr_status compare(const dataset_spec *wanted, span value) {
     mr_status status = dataset_spec_decode(value, &there);
     if (status != MR_OK) return status;
     if (there.count != wanted->count)
-        status = error_set(MR_EXISTS, "the dataset is defined with %u shards, not %u", there.count, wanted->count);
+        status = error_set(MR_EXISTS, "the dataset is defined with %u shard%s, not %u", there.count,
+                           plural(there.count), wanted->count);
     for (uint32_t i = 0; status == MR_OK && i < there.count; i++)
         if (there.sizes[i] != wanted->sizes[i])
             status = error_set(MR_EXISTS, "the dataset is defined: shard %u has %llu items, not %llu", i,

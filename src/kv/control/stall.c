@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/plural.h"
 
 /* ---- Diagnosis. */
 
@@ -81,7 +82,7 @@ static void add(words *words, const char *format, ...) {
 /* "slot 3"; "slots 1, 2 and 3"; "slots 0, 1, 2, 3, 4, 5, 6, 7 and 12 more" */
 static void add_numbers(words *words, const char *noun, const uint32_t *numbers, uint32_t count) {
     uint32_t named = count < STALL_NAMED ? count : STALL_NAMED;
-    add(words, "%s%s ", noun, count == 1 ? "" : "s");
+    add(words, "%s%s ", noun, plural(count));
     for (uint32_t i = 0; i < named; i++) add(words, "%s%u", i == 0 ? "" : i + 1 == count ? " and " : ", ", numbers[i]);
     if (count > named) add(words, " and %u more", count - named);
 }

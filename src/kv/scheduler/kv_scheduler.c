@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "cluster/consumer_group.h"
 #include "cluster/metadata_file.h"
 #include "cluster/metadata_local.h"
@@ -471,8 +472,8 @@ static mr_status check_rounds(const kv_scheduler_options *options) {
         return error_set(MR_INVALID, "a %s needs rounds: consistency bsp, or `mixed`",
                          options->backup != 0 ? "number of backup workers" : "deadline");
     if (options->backup >= options->rank_count)
-        return error_set(MR_INVALID, "%u backup workers of %u: at least 1 worker must not be a backup", options->backup,
-                         options->rank_count);
+        return error_set(MR_INVALID, "%u backup worker%s of %u: at least 1 worker must not be a backup",
+                         options->backup, plural(options->backup), options->rank_count);
     if (options->deadline_us < 0 || options->deadline_us > UINT32_MAX)
         return error_set(MR_INVALID, "a deadline of %lld µs: expected 0 (none) to %lu", (long long)options->deadline_us,
                          (unsigned long)UINT32_MAX);
@@ -489,8 +490,8 @@ static mr_status check(const kv_scheduler_options *options) {
     if (options->server_count < 1 || options->server_count > ID_ALLOCATOR_MAX)
         return error_set(MR_INVALID, "%u servers: expected 1 to %u", options->server_count, ID_ALLOCATOR_MAX);
     if (options->copies < 1 || options->copies > CLUSTER_MAP_COPIES_MAX || options->copies > options->server_count)
-        return error_set(MR_INVALID, "%u replicas of each slot: expected 1 to %u, and no more than servers (%u)",
-                         options->copies, CLUSTER_MAP_COPIES_MAX, options->server_count);
+        return error_set(MR_INVALID, "%u replica%s of each slot: expected 1 to %u, and no more than servers (%u)",
+                         options->copies, plural(options->copies), CLUSTER_MAP_COPIES_MAX, options->server_count);
     if (options->exact_checkpoints && options->mixed)
         return error_set(MR_INVALID, "exact checkpoints are not possible with `mixed`");
     if (options->checkpoint_us < 0) return error_set(MR_INVALID, "the time between checkpoints is below 0");

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "kv/checkpoint/checkpoint_thread.h"
 #include "kv/checkpoint/snapshot_file.h"
 #include "kv/checkpoint/snapshot_merge.h"
@@ -126,8 +127,9 @@ static mr_status recut(repartition *change) {
     } while (status == MR_CORRUPT && checkpoint_store_newest(change->store) < number &&
              !checkpoint_store_is_stuck(change->store));
     if (status == MR_OK)
-        log_warn("the tables of checkpoint %llu in %s are distributed over %u slots in place of %u",
-                 (unsigned long long)number, change->options->folder, change->after, change->before);
+        log_warn("the tables of checkpoint %llu in %s are distributed over %u slot%s in place of %u",
+                 (unsigned long long)number, change->options->folder, change->after, plural(change->after),
+                 change->before);
     return status;
 }
 
@@ -137,19 +139,22 @@ static mr_status recut(repartition *change) {
 static mr_status check_change(const repartition *change, uint32_t slots) {
     const repartition_options *options = change->options;
     if (!options->stopped)
-        return error_set(MR_INVALID,
-                         "the deployment in %s has %u slots and was not stopped on purpose: its servers may have newer "
-                         "values than its checkpoints. To change it to %u slots, start it without a number of slots, "
-                         "make a checkpoint (miniray ps checkpoint create), and stop its scheduler with SIGTERM",
-                         options->folder, slots, change->after);
+        return error_set(
+            MR_INVALID,
+            "the deployment in %s has %u slot%s and was not stopped on purpose: its servers may have newer "
+            "values than its checkpoints. To change it to %u slot%s, start it without a number of slots, "
+            "make a checkpoint (miniray ps checkpoint create), and stop its scheduler with SIGTERM",
+            options->folder, slots, plural(slots), change->after, plural(change->after));
     if (change->unread != MR_OK)
         return error_set(change->unread, "the checkpoints in %s cannot be read, so its slots cannot become %u: %s",
                          options->folder, change->after, mr_status_text(change->unread));
     if (checkpoint_store_newest(change->store) == 0 && options->catalog->count != 0)
-        return error_set(MR_INVALID,
-                         "the deployment in %s has %u slots, %zu tables and no checkpoint; to change it to %u slots, "
-                         "make a checkpoint first (miniray ps checkpoint create)",
-                         options->folder, slots, options->catalog->count, change->after);
+        return error_set(
+            MR_INVALID,
+            "the deployment in %s has %u slot%s, %zu table%s and no checkpoint; to change it to %u slot%s, "
+            "make a checkpoint first (miniray ps checkpoint create)",
+            options->folder, slots, plural(slots), options->catalog->count, plural(options->catalog->count),
+            change->after, plural(change->after));
     return MR_OK;
 }
 

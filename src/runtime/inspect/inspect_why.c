@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/slab.h"
 #include "runtime/common/resources.h"
 #include "runtime/inspect/inspect.h"
@@ -132,9 +133,10 @@ static void for_worker(why *why, const mr_value *node, span needs, step *step) {
     }
     mr_value workers = inspect_field(node, "workers");
     size_t count = write_holders(node, holders, sizeof holders);
-    if (count == 0 || inspect_int(&workers, "starting") > 0) {
-        step->because = report_text(&why->report, "it needs a worker with %.*s; %d workers are starting, %s is free",
-                                    TEXT(needs), (int)inspect_int(&workers, "starting"), free);
+    int starting = (int)inspect_int(&workers, "starting");
+    if (count == 0 || starting > 0) {
+        step->because = report_text(&why->report, "it needs a worker with %.*s; %d worker%s starting, %s is free",
+                                    TEXT(needs), starting, starting == 1 ? " is" : "s are", free);
         step->release = mr_str("the start of a worker; if none starts, `miniray logs` shows why");
         return;
     }
@@ -324,8 +326,9 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
         for_memory(why, node, &step);
     } else if (mr_value_count(&waiting) > 0 && mr_value_item(&waiting, 0, &first) == MR_OK &&
                mr_value_str(&first, &object) == MR_OK) {
-        step.because = report_text(&why->report, "it waits for %zu objects; the first is %.*s",
-                                   mr_value_count(&waiting), (int)object.size, (const char *)object.data);
+        step.because =
+            report_text(&why->report, "it waits for %zu object%s; the first is %.*s", mr_value_count(&waiting),
+                        plural(mr_value_count(&waiting)), (int)object.size, (const char *)object.data);
         set_next(why, span_of(object.data, object.size));
     } else if (step.because.bytes.size > 0) {
         step.release = mr_str("its return");

@@ -326,7 +326,7 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
 }
 
 void node_actor_kill(node_actors *actors, node_actor *actor) {
-    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by miniray.kill or mr_actor_kill");
+    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by a program (kill)");
 }
 
 void node_actor_restart(node_actors *actors, node_actor *actor) {

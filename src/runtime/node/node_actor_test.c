@@ -234,7 +234,7 @@ static void one_can_be_killed_in_every_state(void **state) {
         node_actor_kill(&fixture->actors, actor);
         node_actor_kill(&fixture->actors, actor);
         assert_int_equal(actor->state, NODE_ACTOR_DEAD);
-        assert_non_null(strstr(actor->dead->message, "killed by miniray.kill or mr_actor_kill"));
+        assert_non_null(strstr(actor->dead->message, "killed by a program (kill)"));
         if (when < NODE_ACTOR_ALIVE) assert_int_equal(fixture->told[when], 1);
         assert_int_equal(fixture->forgets - forgets, when == NODE_ACTOR_PENDING);
         assert_int_equal(fixture->kills - kills, when != NODE_ACTOR_PENDING);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "runtime/common/report.h"
 #include "runtime/node/node_internal.h"
 
@@ -34,7 +35,8 @@ static const char *no_workers(const node_job *job, char text[NO_WORKERS_MAX]) {
         "%u workers in a row could not start or ended before they joined (the last one: %s): see `miniray logs` and ",
         job->failed_starts, job->start_failure);
     snprintf(text + size, (size_t)(NO_WORKERS_MAX - size), "%s",
-             job->has_started ? "the memory and processes of this machine" : "the code that runs before mr_init");
+             job->has_started ? "the memory and processes of this machine"
+                              : "the code that the program runs before it starts Miniray");
     return text;
 }
 
@@ -117,8 +119,8 @@ static void report_failures(node_core *core, node_job *job) {
         refuse_leases(core, number, true, why);
     uint32_t waiting = node_actors_give_up(&core->actors, number, has_started, why);
     if (waiting == 0 || failed_starts > FAILED_STARTS) return;
-    snprintf(text, sizeof text, "%s; %u actors with restarts left wait, and the node tries again every %d s", why,
-             waiting, BACK_OFF_MAX_US / 1000000);
+    snprintf(text, sizeof text, "%s; %u actor%s with restarts left wait%s, and the node tries again every %d s", why,
+             waiting, plural(waiting), waiting == 1 ? "s" : "", BACK_OFF_MAX_US / 1000000);
     node_warn(core, number, text);
 }
 

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/mutation.h"
+#include "base/plural.h"
 #include "runtime/node/scheduler_internal.h"
 
 mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources *bundles, uint32_t count,
@@ -38,8 +39,8 @@ mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need
         return error_set(MR_NOT_FOUND, "its placement group was removed, or never created (%llx)",
                          (unsigned long long)need->group);
     if (need->bundle > group->count)
-        return error_set(MR_INVALID, "its placement group has %u bundles: there is no bundle %u", group->count,
-                         need->bundle);
+        return error_set(MR_INVALID, "its placement group has %u bundle%s: there is no bundle %u", group->count,
+                         plural(group->count), need->bundle);
     char wanted[256], has[256];
     for (uint32_t i = 0; i < group->count; i++)
         if ((need->bundle == 0 || need->bundle == i + 1) && resources_fit(need, &group->bundles[i].total)) return MR_OK;

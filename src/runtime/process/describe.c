@@ -13,8 +13,8 @@
 
 enum { TEXT_MAX = 16 * 1024 };
 
-#define BUSY    "no description: the callback of mr_on_describe still runs for an earlier query"
-#define NOTHING "no description: no thread or no memory for the callback of mr_on_describe"
+#define BUSY    "no description: the process still answers an earlier query"
+#define NOTHING "no description: the process has no thread or no memory for the answer"
 
 struct description {
     task_registry_hook hook;

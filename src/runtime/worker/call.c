@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "runtime/worker/stream_writer.h"
 #include "runtime/worker/worker_internal.h"
 
@@ -133,8 +134,8 @@ static mr_status open_argument(mr_call *call, const value_pack_entry *entry, uin
 
 mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out) {
     if (index >= call->args.count)
-        return error_set(MR_INVALID, "%s was called with %u arguments; there is no argument %zu", call->name->text,
-                         call->args.count, index);
+        return error_set(MR_INVALID, "%s was called with %u argument%s; there is no argument %zu", call->name->text,
+                         call->args.count, plural(call->args.count), index);
     value_pack_entry entry =
         call->entries != NULL ? call->entries[index] : value_pack_view_entry(&call->args, (uint32_t)index);
     if (entry.kind == VALUE_PACK_PLAIN && value_read_scalar(entry.bytes, out)) return MR_OK;
@@ -209,8 +210,8 @@ size_t mr_return_count(const mr_call *call) { return call->returns; }
 static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t index, value_pack_item *item) {
     const char *name = call->name->text;
     if (index >= call->returns)
-        return error_set(MR_INVALID, "%s returns %u values (num_returns); there is no value %zu", name, call->returns,
-                         index);
+        return error_set(MR_INVALID, "%s returns %u value%s (num_returns); there is no value %zu", name, call->returns,
+                         plural(call->returns), index);
     MR_TRY(call_check_process(call));
     return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
 }
@@ -254,8 +255,8 @@ static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < call->returns && status == MR_OK; i++) {
         if (call->several == NULL || call->several[i] == NULL)
-            status = error_set(MR_INVALID, "%s must return %u values (num_returns) and did not return value %u",
-                               call->name->text, call->returns, i);
+            status = error_set(MR_INVALID, "%s must return %u value%s (num_returns) and did not return value %u",
+                               call->name->text, call->returns, plural(call->returns), i);
         else
             items[i] = attachment_item_of(call->several[i], 0);
     }

@@ -34,6 +34,7 @@ check: check-quick ## What a change must pass besides `make test`: clang, TSan, 
 	@ninja -C build/asan tests/soak-tests >/dev/null && tools/run-tests build/asan --suite soak
 	@tools/run-tests build/tsan
 	@tools/step "check python" tools/check-python
+	@tools/step "check types" tools/check-types build
 	@tools/deps compilers
 	@tools/check-compilers
 	@tools/fuzz 10

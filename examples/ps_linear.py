@@ -43,7 +43,7 @@ def train(ps, rank):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()
     with miniray.ps.start(num_servers=2, num_workers=WORKERS, consistency="bsp") as ps:

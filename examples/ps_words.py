@@ -56,7 +56,7 @@ def train(ps, rank, words):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--text", nargs="+", metavar="FILE", default=glob.glob(LICENSES), help=f"[{LICENSES}]")
     parser.add_argument("--plot", metavar="PATH", help="draw the losses, as .svg (or, with python3-matplotlib, as .png)")
     arguments = parser.parse_args()

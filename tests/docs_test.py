@@ -27,6 +27,12 @@ OUTPUT = re.compile(r"<!-- output -->\s*$")
 C_NAME = re.compile(r"/\* ([\w-]+\.c)\b")
 
 
+def documents():
+    """The paths of all documents."""
+    return sorted(glob.glob(SOURCE + "/*.md") + glob.glob(SOURCE + "/docs/**/*.md", recursive=True)
+                  + glob.glob(SOURCE + "/python/**/*.md", recursive=True))
+
+
 def stage(folder):
     """Installs the build and returns the environment of its user."""
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True,
@@ -96,16 +102,14 @@ def report(name, good, details):
 
 def main():
     failed = 0
-    documents = sorted(glob.glob(SOURCE + "/*.md") + glob.glob(SOURCE + "/docs/**/*.md", recursive=True)
-                       + glob.glob(SOURCE + "/python/**/*.md", recursive=True))
     with tempfile.TemporaryDirectory() as folder:
         environment = stage(folder + "/root")
-        for number, path in enumerate(documents):
+        for number, path in enumerate(documents()):
             own = f"{folder}/{number}"
             os.mkdir(own)
             os.symlink(BUILD, own + "/build")
             failed += check_document(path, own, environment)
-    failed += report("there are documents", len(documents) > 0, "none found")
+    failed += report("there are documents", len(documents()) > 0, "none found")
     return 1 if failed else 0
 
 

@@ -1,5 +1,7 @@
 """Errors of the runtime, by Ray's names."""
 
+from __future__ import annotations
+
 
 _FIELD = type(OSError.errno)
 
@@ -14,7 +16,7 @@ class RayTaskError(RayError):
     `cause` is the exception, `traceback_str` the traceback of the worker.
     """
 
-    def __init__(self, function_name="", traceback_str="", cause=None, pid=0):
+    def __init__(self, function_name="", traceback_str="", cause=None, pid=0) -> None:
         Exception.__init__(self, function_name, traceback_str, cause, pid)  # skips __init__ of the user's class
         self.function_name = function_name
         self.traceback_str = traceback_str
@@ -24,12 +26,12 @@ class RayTaskError(RayError):
     def __str__(self):
         return self.traceback_str or f"task {self.function_name} failed"
 
-    def as_instanceof_cause(self):
+    def as_instanceof_cause(self) -> RayTaskError:
         """The same error as an instance of the class of its cause, too."""
         return make_task_error(self.function_name, self.traceback_str, self.cause, self.pid)
 
 
-def make_task_error(function_name, traceback_str, cause, pid):
+def make_task_error(function_name, traceback_str, cause, pid) -> RayTaskError:
     """A RayTaskError that `except TheUsersError` catches as well."""
     kind = type(cause)
     if cause is None or issubclass(RayTaskError, kind):
@@ -73,7 +75,7 @@ class CancelledTaskError(TaskCancelledError, RayTaskError):
     """Raised by get() for a task that was cancelled. Also a RayTaskError, like Ray's error for a running task.
     """
 
-    def __init__(self, text=""):
+    def __init__(self, text="") -> None:
         RayTaskError.__init__(self, traceback_str=text)
         self.args = (text,)
         self.cause = TaskCancelledError(text)

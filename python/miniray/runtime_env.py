@@ -1,5 +1,9 @@
 """runtime_env as a class: a dict that is checked when it is created (_core_api/runtime_env.py)."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from miniray._core_api import runtime_env as _runtime_env
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
@@ -8,12 +12,12 @@ __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 class RuntimeEnv(dict):
     """RuntimeEnv(env_vars={…}, working_dir=…, py_modules=[…]), for every argument `runtime_env`."""
 
-    def __init__(self, **fields):
+    def __init__(self, **fields) -> None:
         given = {name: value for name, value in fields.items() if value is not None}
         _runtime_env.check(given)
         super().__init__(given)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The same as a plain dict."""
         return dict(self)
 

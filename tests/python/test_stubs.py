@@ -22,6 +22,17 @@ def names_of_stub():
     return found
 
 
+def test_every_stub_names_what_its_module_has():
+    import importlib
+    folder = pathlib.Path(miniray.__file__).parent
+    for path in folder.rglob("*.pyi"):
+        name = ".".join(("miniray", *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+        module = importlib.import_module(name)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+                assert hasattr(module, node.name) or name == "miniray", (name, node.name)
+
+
 def test_the_package_says_that_it_is_typed():
     assert (pathlib.Path(miniray.__file__).parent / "py.typed").exists()
 

@@ -1,12 +1,17 @@
 """Models in shared memory, and the part that a sync sees of them (include/miniray/model.h, mr_shared_model)."""
 
+from __future__ import annotations
+
 import functools
 import sys
 import weakref
+from typing import TypeVar
 
 from miniray import _core
 from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _weight_tree
+
+_Model = TypeVar("_Model")
 
 _ALIGNED = 64
 _MARK = b"miniray.loan"
@@ -16,7 +21,7 @@ _KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32",
 _shares = ()  # shared blocks of this process: a WeakSet, if there are any
 
 
-def share(model):
+def share(model: _Model) -> _Model:
     """Moves the parameters and buffers of a model into shared memory, and returns the model.
 
     `model` is a torch module, an array, or a list, tuple or dict of them. Modules and torch tensors stay the same

@@ -5,6 +5,10 @@ arguments, and passes results on as references. A node of a class becomes an act
 stands for the arguments of `execute`.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from miniray import _core
 from miniray.dag.class_node import PARENT_CLASS_NODE_KEY, PREV_CLASS_METHOD_CALL_KEY, ClassMethodNode, ClassNode
 from miniray.dag.compiled_dag_node import CompiledDAG
@@ -17,7 +21,7 @@ __all__ = ["ClassMethodNode", "ClassNode", "CompiledDAG", "DAGNode", "FunctionNo
            "MultiOutputNode", "PARENT_CLASS_NODE_KEY", "PREV_CLASS_METHOD_CALL_KEY", "bind"]
 
 
-def bind(target, *args, **kwargs):
+def bind(target, *args, **kwargs) -> Any:
     """Makes a node of a remote function, or of a method of an actor handle: their `bind` calls this function."""
     if isinstance(target, _core.RemoteFunction):
         return FunctionNode(target, args, kwargs)

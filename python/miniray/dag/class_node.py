@@ -1,5 +1,7 @@
 """Actors and their calls in a graph."""
 
+from __future__ import annotations
+
 from miniray.dag.dag_node import DAGNode, nodes_in
 from miniray.dag.input_node import InputNode
 
@@ -9,7 +11,7 @@ PARENT_CLASS_NODE_KEY, PREV_CLASS_METHOD_CALL_KEY = "parent_class_node", "prev_c
 class ClassNode(DAGNode):
     """An actor of a graph. Its methods may be bound; they run in the order in which they were bound."""
 
-    def __init__(self, cls, args, kwargs):
+    def __init__(self, cls, args, kwargs) -> None:
         super().__init__(args, kwargs, cls._default_options)
         if any(isinstance(each, InputNode) for each in nodes_in((self._bound_args, self._bound_kwargs))):
             raise ValueError("InputNode handles user dynamic input the the DAG, and cannot be used as args, kwargs, or "
@@ -55,7 +57,7 @@ class _UnboundMethod:
 class ClassMethodNode(DAGNode):
     """A call of an actor that the graph creates, or of an existing one."""
 
-    def __init__(self, method, args, kwargs, options, other_args_to_resolve):
+    def __init__(self, method, args, kwargs, options, other_args_to_resolve) -> None:
         super().__init__(args, kwargs, options, other_args_to_resolve)
         self._method = method  # a method of a handle, or the name of a method of the parent node's actor
 

@@ -1,37 +1,41 @@
 """The base class of the nodes of a graph, and the execution of a graph."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class DAGNode:
     """A call that runs when its graph is executed."""
 
     is_input = False
 
-    def __init__(self, args=(), kwargs=None, options=None, other_args_to_resolve=None):
+    def __init__(self, args=(), kwargs=None, options=None, other_args_to_resolve=None) -> None:
         self._bound_args, self._bound_kwargs = tuple(args), dict(kwargs or {})
         self._bound_options, self._bound_other = dict(options or {}), dict(other_args_to_resolve or {})
 
-    def get_args(self):
+    def get_args(self) -> tuple[Any, ...]:
         """The positional arguments that were bound."""
         return self._bound_args
 
-    def get_kwargs(self):
+    def get_kwargs(self) -> dict[str, Any]:
         """The keyword arguments that were bound."""
         return dict(self._bound_kwargs)
 
-    def get_options(self):
+    def get_options(self) -> dict[str, Any]:
         """The options that were bound."""
         return dict(self._bound_options)
 
-    def get_other_args_to_resolve(self):
+    def get_other_args_to_resolve(self) -> dict[str, Any]:
         """The nodes on which this one depends besides its arguments, by Ray's keys."""
         return dict(self._bound_other)
 
-    def execute(self, *args, **kwargs):
+    def execute(self, *args, **kwargs) -> Any:
         """Runs the graph that ends in this node, with these arguments for its InputNode. Returns a reference, or for a
         class the handle of an actor."""
         return _Run(args, kwargs).value(self)
 
-    def experimental_compile(self, **options):
+    def experimental_compile(self, **options) -> Any:
         """The same graph, for many runs."""
         from miniray.dag.compiled_dag_node import CompiledDAG
         return CompiledDAG(self)
@@ -81,7 +85,7 @@ class _Run:
 
 
 
-def nodes_in(thing):
+def nodes_in(thing) -> list[Any]:
     """The nodes in a value: the value, or items of lists, tuples and dicts."""
     if isinstance(thing, DAGNode):
         yield thing

@@ -1,12 +1,14 @@
 """Tasks in a graph."""
 
+from __future__ import annotations
+
 from miniray.dag.dag_node import DAGNode
 
 
 class FunctionNode(DAGNode):
     """A task of a graph."""
 
-    def __init__(self, function, args, kwargs):
+    def __init__(self, function, args, kwargs) -> None:
         super().__init__(args, kwargs, function._default_options)
         self._body = function
 

@@ -1,5 +1,9 @@
 """The arguments of `execute` as nodes."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from miniray.dag.dag_node import DAGNode
 
 
@@ -9,17 +13,17 @@ class InputNode(DAGNode):
 
     is_input = True
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         if args or kwargs:
             raise ValueError("InputNode should not take any args or kwargs")
         super().__init__()
         self._entered = False
 
-    def __enter__(self):
+    def __enter__(self) -> InputNode:
         self._entered = True
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error) -> None:
         pass
 
     def __getitem__(self, key):
@@ -32,7 +36,7 @@ class InputNode(DAGNode):
             raise AttributeError(name)
         return InputAttributeNode(self, name, "__getattr__")
 
-    def execute(self, *args, **kwargs):
+    def execute(self, *args, **kwargs) -> Any:
         """Runs the graph that is this node alone: the result is the argument."""
         self._check()
         return super().execute(*args, **kwargs)
@@ -51,7 +55,7 @@ class InputNode(DAGNode):
 class InputAttributeNode(DAGNode):
     """A part of the input: an attribute or an item of its one argument, or one of several arguments."""
 
-    def __init__(self, given, key, accessor):
+    def __init__(self, given, key, accessor) -> None:
         super().__init__((given,))
         self._key, self._accessor = key, accessor
 

@@ -1,12 +1,14 @@
 """Graphs with several results."""
 
+from __future__ import annotations
+
 from miniray.dag.dag_node import DAGNode
 
 
 class MultiOutputNode(DAGNode):
     """Several results: `execute` returns a list of references."""
 
-    def __init__(self, args, other_args_to_resolve=None):
+    def __init__(self, args, other_args_to_resolve=None) -> None:
         if not isinstance(args, (list, tuple)):
             raise ValueError(f"Invalid input type for `args`, {type(args)}.")
         super().__init__(args, other_args_to_resolve=other_args_to_resolve)

@@ -7,8 +7,8 @@ import operator
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from miniray import _core
 from miniray._core_api.tracebacks import public
@@ -16,7 +16,7 @@ from miniray.ps import _app_messages, _arrays, _dataset, _old_names, _table_opti
 from miniray.ps._app_messages import Request, Response
 from miniray.ps._callbacks import CallbackThread
 from miniray.ps._dataset import Dataset
-from miniray.ps._tables import Table, wrapped
+from miniray.ps._tables import DenseTable, SparseTable, Table, VectorTable, wrapped
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
 TIMEOUT_S = 60.0
@@ -214,6 +214,21 @@ class Connection:
         self._listeners[app] = _app_messages.Listener(self._native, app, handler)
 
     # ---- Tables.
+
+    if TYPE_CHECKING:
+        @overload
+        def table(self, name: str) -> Any: ...
+        @overload
+        def table(self, name: str, kind: Literal["vectors"], dim: int | None = ..., dtype: Any = ..., arrays: None = ...,
+                  optimizer: str | None = ..., lr: float | None = ..., **options: Any) -> VectorTable: ...
+        @overload
+        def table(self, name: str, kind: Literal["dense"] | None = ..., dim: None = ..., dtype: Any = ..., *,
+                  arrays: Mapping[str, Any], optimizer: str | None = ..., lr: float | None = ...,
+                  **options: Any) -> DenseTable: ...
+        @overload
+        def table(self, name: str, kind: Literal["sparse"] | None = ..., dim: int | None = ..., dtype: Any = ...,
+                  arrays: None = ..., optimizer: str | None = ..., lr: float | None = ...,
+                  **options: Any) -> SparseTable: ...
 
     def table(self, name: str, kind: str | None = None, dim: int | None = None, dtype: Any = None,
               arrays: dict | None = None, optimizer: str | None = None, lr: float | None = None,

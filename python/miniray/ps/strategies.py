@@ -8,8 +8,11 @@ Floating-point tensors are aggregated, fp16 and bf16 in fp32; integer and bool t
 NaN of any worker is a NaN of the result.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
+from typing import Any
 
 from miniray._core_api import did_you_mean
 from miniray._weights import _weight_tree
@@ -21,7 +24,7 @@ class SyncStrategy:
 
     worker_weights = {}  # {worker id: weight}, set by set_worker_weight
 
-    def aggregate(self, weight_lists):
+    def aggregate(self, weight_lists) -> Any:
         """The new weights, a list of tensors, from the lists of all workers."""
         raise NotImplementedError(f"{type(self).__name__}.aggregate(self, weight_lists)")
 
@@ -113,7 +116,7 @@ class WeightedStrategy(_Builtin):
 
     _name = "weighted"
 
-    def aggregate(self, weight_lists):
+    def aggregate(self, weight_lists) -> Any:
         """The weighted mean of the lists."""
         weight_lists = list(weight_lists)
         weights = [float(self.worker_weights.get(worker, 1.0)) for worker in range(len(weight_lists))]
@@ -136,7 +139,7 @@ class MomentumStrategy(_Builtin):
 
     _name = "momentum"
 
-    def __init__(self, momentum=0.9):
+    def __init__(self, momentum=0.9) -> None:
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}: it has to be at least 0 and below 1")
         self.momentum = float(momentum)
@@ -145,7 +148,7 @@ class MomentumStrategy(_Builtin):
     def _native(self):
         return self._name, self.momentum or -1.0, 0.0  # 0 is the library's default, so 0 is passed as -1
 
-    def aggregate(self, weight_lists):
+    def aggregate(self, weight_lists) -> Any:
         """The moving average after the mean of the lists."""
         result = super().aggregate(weight_lists)
         self._before = [_rows(leaf) for leaf in result]
@@ -180,7 +183,7 @@ class TrimmedMeanStrategy(_Sorted):
 
     _name = "trimmed_mean"
 
-    def __init__(self, trim=0.1):
+    def __init__(self, trim=0.1) -> None:
         if not 0 <= trim < 0.5:
             raise ValueError(f"trim is {trim}: it has to be at least 0 and below 0.5")
         self.trim = float(trim)
@@ -203,10 +206,10 @@ class MaxStrategy(_Builtin):
 
 
 _BUILTIN = (AverageStrategy, WeightedStrategy, MomentumStrategy, MedianStrategy, TrimmedMeanStrategy, MaxStrategy)
-STRATEGIES = {each._name: each for each in _BUILTIN}
+STRATEGIES: dict[str, type[SyncStrategy]] = {each._name: each for each in _BUILTIN}
 
 
-def is_builtin(strategy):
+def is_builtin(strategy) -> bool:
     """Whether the library has this strategy: an instance of exactly a built-in class."""
     return type(strategy) in _BUILTIN
 
@@ -238,7 +241,7 @@ def _of_function(function, kwargs):
     return type(function.__name__, (SyncStrategy,), {"aggregate": lambda self, lists: function(lists, **kwargs)})()
 
 
-def make(given, kwargs, callee=None, known=()):
+def make(given, kwargs, callee=None, known=()) -> SyncStrategy:
     """The strategy for a name in STRATEGIES, a class, a function of the lists, or an instance. An error about an option
     names the `callee` instead of the strategy, with its `known` options."""
     if not isinstance(given, type) and callable(getattr(given, "aggregate", None)):

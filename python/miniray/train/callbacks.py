@@ -3,6 +3,8 @@
     trainer = MyTrainer(num_workers=4, callbacks=[EarlyStopping("loss", patience=3), CSVLogger("history.csv")])
 """
 
+from __future__ import annotations
+
 import math
 
 from miniray import _core
@@ -16,16 +18,16 @@ _LISTED_MAX = 1000  # size of the largest array that is written into a line of J
 class Callback:
     """Base of callbacks; a subclass overrides the methods that it needs."""
 
-    def on_train_start(self, trainer):
+    def on_train_start(self, trainer) -> None:
         """Called before the first epoch, when the workers have their shards."""
 
-    def on_epoch_start(self, trainer, epoch):
+    def on_epoch_start(self, trainer, epoch) -> None:
         """Called before each epoch."""
 
-    def on_epoch_end(self, trainer, epoch, result):
+    def on_epoch_end(self, trainer, epoch, result) -> None:
         """Called after each epoch with its result; changes of `result` go into the history."""
 
-    def on_train_end(self, trainer, history):
+    def on_train_end(self, trainer, history) -> None:
         """Called at the end of the training, also after an error or Ctrl-C."""
 
 
@@ -37,7 +39,7 @@ class EarlyStopping(Callback):
     `best_epoch` hold the best value and its epoch.
     """
 
-    def __init__(self, monitor="loss", *, patience=3, min_delta=0.0, mode="min"):
+    def __init__(self, monitor="loss", *, patience=3, min_delta=0.0, mode="min") -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"mode should be 'min' or 'max', not {mode!r}")
         if patience < 1:
@@ -45,11 +47,11 @@ class EarlyStopping(Callback):
         self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
         self.best = self.best_epoch = None
 
-    def on_train_start(self, trainer):
+    def on_train_start(self, trainer) -> None:
         """Resets the best value of an earlier training."""
         self.best = self.best_epoch = None
 
-    def on_epoch_end(self, trainer, epoch, result):
+    def on_epoch_end(self, trainer, epoch, result) -> None:
         """Compares the number with the best one, and stops the trainer after `patience` epochs."""
         value = as_number(result.get(self.monitor))
         if value is None:
@@ -65,7 +67,7 @@ class EarlyStopping(Callback):
 class _Logger(Callback):
     _kind = None
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.path, self._book = path, None
 
     def on_train_start(self, trainer):
@@ -88,7 +90,7 @@ class JSONLLogger(_Logger):
     """Writes the results as JSON lines, one per epoch; small arrays become lists."""
     _kind = "jsonl"
 
-    def on_epoch_end(self, trainer, epoch, result):
+    def on_epoch_end(self, trainer, epoch, result) -> None:
         """Writes a line."""
         super().on_epoch_end(trainer, epoch, {name: _listed(value) for name, value in result.items()})
 

@@ -8,10 +8,13 @@ Both files are zip archives; the archive's comment has the format number, "minir
 comment is read as format 1, since numpy.savez or torch.save wrote it.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import struct
 import zipfile
+from typing import Any
 
 from miniray._core_api.tracebacks import public
 from miniray._weights import _weight_tree
@@ -24,7 +27,7 @@ _FORMAT = 1
 
 
 @public
-def save_weights(weights, path):
+def save_weights(weights, path) -> str:
     """Writes weights, in any form that miniray.ps takes, completely or not at all. Returns the path, with .npz or .pt
     added if it has neither."""
     if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
@@ -55,7 +58,7 @@ def _write(weights, named, file):
 
 
 @public
-def load_weights(path):
+def load_weights(path) -> Any:
     """Reads weights that save_weights has written; .npz or .pt may be left out of the path."""
     path = _found(os.fspath(path))
     try:

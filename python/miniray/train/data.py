@@ -1,12 +1,17 @@
 """Shards of the training data, and results as plain values."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 from collections.abc import Mapping
 from numbers import Real
 
 from miniray import _core
 
 
-def shard_indices(num_samples, shard_id, num_shards, *, seed=0):
+def shard_indices(num_samples, shard_id, num_shards, *, seed=0) -> Any:
     """The indices of one worker's samples, as a NumPy array, or as a list where NumPy is not installed.
 
     Each sample is in exactly one shard, shards differ in size by at most one, and the same seed gives the same shards
@@ -34,18 +39,18 @@ class ShardSampler:
     Yields the samples of one shard, in a different order in each epoch: call `set_epoch(epoch)` before each.
     """
 
-    def __init__(self, dataset, shard_id, num_shards, *, shuffle=True, seed=0):
+    def __init__(self, dataset, shard_id, num_shards, *, shuffle=True, seed=0) -> None:
         self._own = shard_indices(len(dataset), shard_id, num_shards, seed=seed)
         self._shuffle, self._seed, self._epoch = shuffle, seed, 0
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch) -> None:
         """Sets the epoch, which determines the order."""
         self._epoch = epoch
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._own)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if not self._shuffle:
             return iter([int(i) for i in self._own])
         order = shard_indices(len(self._own), 0, 1, seed=self._seed * 1000003 + self._epoch + 1)
@@ -55,7 +60,7 @@ class ShardSampler:
 # ---- Results.
 
 
-def plain_result(result):
+def plain_result(result) -> dict[str, Any]:
     """A result as a dict in which every number is a Python number; other values stay as they are."""
     if result is None:
         return {}
@@ -73,7 +78,7 @@ def _plain(value):
     return value if number is None else number
 
 
-def as_number(value):
+def as_number(value) -> Any:
     """A number of NumPy, torch or fractions as a Python number; None if the value is not one number."""
     if isinstance(value, bool):
         return value

@@ -1,5 +1,7 @@
 """Plots of a history: SVG without further packages, other formats with matplotlib."""
 
+from __future__ import annotations
+
 import os
 
 from miniray._core_api import own_file
@@ -7,7 +9,7 @@ from miniray.train import _svg
 from miniray.train.data import as_number
 
 
-def draw(history, path, fields=None, over="epoch"):
+def draw(history, path, fields=None, over="epoch") -> str:
     """Plots numbers of the history over the epochs, or over `over`. Returns the path."""
     fields = list(fields) if fields is not None else numbers(history)
     is_svg = os.fspath(path).endswith(".svg")
@@ -51,7 +53,7 @@ def _plotted(figure, lines, over):
     return figure
 
 
-def numbers(history):
+def numbers(history) -> list[str]:
     """The names of the fields that are numbers, in their order."""
     found = {}
     for result in history:

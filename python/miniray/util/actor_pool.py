@@ -1,5 +1,10 @@
 """A fixed number of actors that share work."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 import miniray
 from miniray._core_api.tracebacks import public
 
@@ -12,7 +17,7 @@ class ActorPool:
         print(list(pool.map(lambda actor, value: actor.double.remote(value), range(100))))
     """
 
-    def __init__(self, actors):
+    def __init__(self, actors) -> None:
         self._idle = list(actors)
         self._running = {}  # reference, or a tuple of those of one call: (number, actor)
         self._by_number = {}  # number: reference
@@ -20,12 +25,12 @@ class ActorPool:
         self._next_return = 0  # number of the next result of get_next
         self._pending_submits = []  # (function, value) that wait for a free actor
 
-    def map(self, fn, values):
+    def map(self, fn, values) -> Iterator[Any]:
         """The results of fn(actor, value), in the order of the values."""
         self._submit_all(fn, values)
         return _Results(self, self.get_next)
 
-    def map_unordered(self, fn, values):
+    def map_unordered(self, fn, values) -> Iterator[Any]:
         """The results of fn(actor, value), in the order in which they are ready."""
         self._submit_all(fn, values)
         return _Results(self, self.get_next_unordered)
@@ -40,7 +45,7 @@ class ActorPool:
         for value in values:
             self.submit(fn, value)
 
-    def submit(self, fn, value):
+    def submit(self, fn, value) -> None:
         """Calls fn(actor, value) when an actor is free. `fn` returns a reference, or the list of references of one
         call."""
         if not self._idle:
@@ -53,11 +58,11 @@ class ActorPool:
         self._by_number[self._next_number] = ref
         self._next_number += 1
 
-    def has_next(self):
+    def has_next(self) -> bool:
         """Whether there are results that were not returned yet."""
         return bool(self._running)
 
-    def get_next(self, timeout=None, ignore_if_timedout=False):
+    def get_next(self, timeout=None, ignore_if_timedout=False) -> Any:
         """The next result in the order of submission. TimeoutError: it was not ready within `timeout`; it can be asked
         for again, or is dropped with `ignore_if_timedout`."""
         if not self.has_next():
@@ -74,7 +79,7 @@ class ActorPool:
         self._take(ref)
         raise TimeoutError("Timed out waiting for result. The task is ignored and its actor is free again")
 
-    def get_next_unordered(self, timeout=None, ignore_if_timedout=False):
+    def get_next_unordered(self, timeout=None, ignore_if_timedout=False) -> Any:
         """Any result that is ready."""
         if not self.has_next():
             raise StopIteration("No more results to get")
@@ -106,15 +111,15 @@ class ActorPool:
         if self._pending_submits and self._idle:
             self.submit(*self._pending_submits.pop(0))
 
-    def has_free(self):
+    def has_free(self) -> bool:
         """Whether an actor is free and no work waits."""
         return bool(self._idle) and not self._pending_submits
 
-    def pop_idle(self):
+    def pop_idle(self) -> Any:
         """Takes a free actor out of the pool; None if there is none."""
         return self._idle.pop() if self.has_free() else None
 
-    def push(self, actor):
+    def push(self, actor) -> None:
         """Adds an actor to the pool."""
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")

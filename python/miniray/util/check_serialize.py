@@ -1,19 +1,23 @@
 """The parts of a value that cannot be serialized."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from miniray._serialize import pickle as _pickle
 
 
 class FailureTuple:
     """A part that cannot be serialized: the object, its path, and the object that contains it."""
 
-    def __init__(self, obj, name, parent):
+    def __init__(self, obj, name, parent) -> None:
         self.obj, self.name, self.parent = obj, name, parent
 
     def __repr__(self):
         return f"FailTuple({self.name} [obj={self.obj}, parent={self.parent}])"
 
 
-def inspect_serializability(base_obj, name=None, depth=3, print_file=None):
+def inspect_serializability(base_obj, name=None, depth=3, print_file=None) -> tuple[bool, set[Any]]:
     """(whether the value can be serialized, {FailureTuple}); also prints the result. `depth` has no effect: all levels
     are examined."""
     name = str(base_obj) if name is None else name

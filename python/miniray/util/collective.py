@@ -5,9 +5,12 @@ gets the arrays of all when the last one has arrived. Large arrays are sent as o
 an array read it, in place in shared memory.
 """
 
+from __future__ import annotations
+
 import asyncio
 import enum
 import itertools
+from typing import Any
 
 import miniray
 
@@ -166,17 +169,17 @@ def _group(name):
 # ---- Groups.
 
 
-def nccl_available():
+def nccl_available() -> bool:
     """False, since there is no transport between GPUs. Copy tensors to the CPU, or use torch.distributed."""
     return False
 
 
-def gloo_available():
+def gloo_available() -> bool:
     """True: CPU tensors are supported."""
     return True
 
 
-def is_backend_available(backend):
+def is_backend_available(backend) -> bool:
     """Whether the name is a known backend; all of them use the same transport."""
     try:
         return bool(Backend(backend))
@@ -184,17 +187,17 @@ def is_backend_available(backend):
         return False
 
 
-def register_collective_backend(name, group_class):
+def register_collective_backend(name, group_class) -> None:
     """Raises NotImplementedError: backends cannot be added."""
     raise NotImplementedError("miniray.util.collective has one backend, shared memory; no others can be registered")
 
 
-def is_group_initialized(group_name):
+def is_group_initialized(group_name) -> bool:
     """Whether this process is a member of the group."""
     return group_name in _groups
 
 
-def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="default", gloo_timeout=_TIMEOUT_MS):
+def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="default", gloo_timeout=_TIMEOUT_MS) -> None:
     """Makes this process `rank` of a group of `world_size`. An operation in which members are missing for
     `gloo_timeout` milliseconds fails with an error that names them."""
     backend = Backend(backend)
@@ -210,7 +213,7 @@ def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="de
 
 
 def create_collective_group(actors, world_size, ranks, backend=Backend.NCCL, group_name="default",
-                            gloo_timeout=_TIMEOUT_MS):
+                            gloo_timeout=_TIMEOUT_MS) -> None:
     """Makes a group of actors from outside of them: actors[i] becomes ranks[i]."""
     if len(ranks) != len(actors):
         raise RuntimeError(f"Each actor should correspond to one rank. Got '{len(ranks)}' ranks but '{len(actors)}' actors")
@@ -226,24 +229,24 @@ def _join(actor, *about):
     init_collective_group(*about)
 
 
-def destroy_collective_group(group_name="default"):
+def destroy_collective_group(group_name="default") -> None:
     """Leaves the group; the last member ends it."""
     group = _groups.pop(group_name, None)
     if group is not None:
         group.leave()
 
 
-def get_rank(group_name="default"):
+def get_rank(group_name="default") -> int:
     """The rank of this process; -1 if it is not a member."""
     return _groups[group_name].rank if group_name in _groups else -1
 
 
-def get_collective_group_size(group_name="default"):
+def get_collective_group_size(group_name="default") -> int:
     """The number of members; -1 if this process is not one."""
     return _groups[group_name].size if group_name in _groups else -1
 
 
-def get_group_handle(group_name="default"):
+def get_group_handle(group_name="default") -> Any:
     """The membership of this process; an error if it has none."""
     return _group(group_name)
 
@@ -303,7 +306,7 @@ def _check_rank(group, rank, what, *, itself=True):
 # ---- Operations.
 
 
-def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
+def allreduce(tensor, group_name="default", op=ReduceOp.SUM) -> None:
     """Replaces the tensor of every rank by the combination of all."""
     group, array = _group(group_name), _view(tensor, write=True)
     everybody = group.meet(_named("allreduce", array, ReduceOp(op).name), array)
@@ -317,7 +320,7 @@ def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
     array[...] = numpy.concatenate(done).reshape(array.shape)
 
 
-def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM):
+def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM) -> None:
     """Replaces the tensor of `dst_rank` by the combination of all."""
     group = _group(group_name)
     _check_rank(group, dst_rank, "destination")
@@ -327,7 +330,7 @@ def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM):
         array[...] = _combined(everybody, op)
 
 
-def broadcast(tensor, src_rank=0, group_name="default"):
+def broadcast(tensor, src_rank=0, group_name="default") -> None:
     """Replaces the tensor of every rank by that of `src_rank`."""
     group = _group(group_name)
     _check_rank(group, src_rank, "source")
@@ -338,7 +341,7 @@ def broadcast(tensor, src_rank=0, group_name="default"):
         array[...] = everybody[src_rank]
 
 
-def allgather(tensor_list, tensor, group_name="default"):
+def allgather(tensor_list, tensor, group_name="default") -> None:
     """Fills the list with the tensors of all ranks, in their order."""
     group, array = _group(group_name), _view(tensor, write=False)
     outs = _views(tensor_list, group, write=True)
@@ -346,7 +349,7 @@ def allgather(tensor_list, tensor, group_name="default"):
         out[...] = each
 
 
-def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
+def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM) -> None:
     """Replaces `tensor` by the combination of `tensor_list[rank]` of all ranks; `rank` is that of this process."""
     import numpy
     group, out = _group(group_name), _view(tensor, write=True)
@@ -355,19 +358,19 @@ def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
     out[...] = _combined([each[group.rank] for each in everybody], op)
 
 
-def barrier(group_name="default"):
+def barrier(group_name="default") -> None:
     """Waits until all ranks have called this function."""
     _group(group_name).meet("barrier")
 
 
-def send(tensor, dst_rank, group_name="default"):
+def send(tensor, dst_rank, group_name="default") -> None:
     """Sends a tensor to another rank; returns when it is on its way."""
     group = _group(group_name)
     _check_rank(group, dst_rank, "destination", itself=False)
     group.send(_view(tensor, write=False), dst_rank)
 
 
-def recv(tensor, src_rank, group_name="default"):
+def recv(tensor, src_rank, group_name="default") -> None:
     """Waits for the next tensor from another rank, and copies it into `tensor`."""
     group, array = _group(group_name), _view(tensor, write=True)
     _check_rank(group, src_rank, "source", itself=False)

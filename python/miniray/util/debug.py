@@ -1,5 +1,7 @@
 """Messages that are printed once."""
 
+from __future__ import annotations
+
 import time
 
 _PERIOD_S = 60
@@ -7,7 +9,7 @@ _said = {}  # {key: time of the last call}
 _mode = "once"  # "once", "periodically" or "never"
 
 
-def log_once(key):
+def log_once(key) -> bool:
     """Whether this is the first call with this key in this process; after enable_periodic_logging(), the first call in
     a minute."""
     now = time.monotonic()
@@ -17,19 +19,19 @@ def log_once(key):
     return True
 
 
-def disable_log_once_globally():
+def disable_log_once_globally() -> None:
     """Makes log_once() return False from now on."""
     global _mode
     _mode = "never"
 
 
-def enable_periodic_logging():
+def enable_periodic_logging() -> None:
     """Makes log_once() return True again after a minute."""
     global _mode
     _mode = "periodically"
 
 
-def reset_log_once(key=None):
+def reset_log_once(key=None) -> None:
     """Resets log_once() for this key, or for all keys."""
     if key is None:
         _said.clear()

@@ -1,9 +1,14 @@
 """Results in the order in which they are ready."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 from miniray import _core
 
 
-def as_completed(refs, *, chunk_size=10, yield_obj_refs=False):
+def as_completed(refs, *, chunk_size=10, yield_obj_refs=False) -> Iterator[Any]:
     """Yields the values, or the references, in the order in which they are ready; `chunk_size` are waited for at once.
     """
     if chunk_size < 1:
@@ -16,7 +21,7 @@ def as_completed(refs, *, chunk_size=10, yield_obj_refs=False):
         yield from ready if yield_obj_refs else map(_core.get, ready)
 
 
-def map_unordered(fn, items, *, backpressure_size=100, chunk_size=10, yield_obj_refs=False):
+def map_unordered(fn, items, *, backpressure_size=100, chunk_size=10, yield_obj_refs=False) -> Iterator[Any]:
     """Calls a remote function with each item, at most `backpressure_size` at once, and yields the results in the order
     in which they are ready."""
     if backpressure_size is None:

@@ -3,6 +3,10 @@
 The backend is joblib's own multiprocessing backend over a pool of actors.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import miniray
 
 try:
@@ -20,11 +24,11 @@ class RayBackend(MultiprocessingBackend):
 
     supports_sharedmem = False
 
-    def __init__(self, *args, ray_remote_args=None, **options):
+    def __init__(self, *args, ray_remote_args=None, **options) -> None:
         super().__init__(*args, **options)
         self._remote_args = ray_remote_args
 
-    def effective_n_jobs(self, n_jobs):
+    def effective_n_jobs(self, n_jobs) -> int:
         """The number of jobs that run at once."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
@@ -34,7 +38,7 @@ class RayBackend(MultiprocessingBackend):
         wanted = cpus if n_jobs is None else n_jobs if n_jobs > 0 else max(cpus + 1 + n_jobs, 1)
         return min(wanted, cpus)
 
-    def configure(self, n_jobs=1, parallel=None, prefer=None, require=None, **others):
+    def configure(self, n_jobs=1, parallel=None, prefer=None, require=None, **others) -> Any:
         """Creates the pool and returns the number of jobs. `others` concern process pools that share memory by files.
         """
         from miniray.util.multiprocessing import Pool
@@ -44,6 +48,6 @@ class RayBackend(MultiprocessingBackend):
         return n_jobs
 
 
-def register_ray():
+def register_ray() -> None:
     """Registers the backend "ray" with joblib."""
     register_parallel_backend("ray", RayBackend)

@@ -10,8 +10,11 @@ text that Prometheus reads. Nothing is sent anywhere: a worker's are asked for b
 snapshot.
 """
 
+from __future__ import annotations
+
 import bisect
 import threading
+from typing import Any
 
 _lock = threading.Lock()
 _all = {}  # {name: metric} of this process
@@ -22,7 +25,7 @@ class Metric:
 
     kind = "untyped"
 
-    def __init__(self, name, description="", tag_keys=None):
+    def __init__(self, name, description="", tag_keys=None) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError("Empty name is not allowed. Please provide a metric name.")
         if tag_keys is not None and not isinstance(tag_keys, tuple):
@@ -40,12 +43,12 @@ class Metric:
             _all[name] = self
 
     @property
-    def info(self):
+    def info(self) -> dict[str, Any]:
         """The name, description and tag keys."""
         return {"name": self._name, "description": self._description, "tag_keys": self._tag_keys,
                 "default_tags": dict(self._default_tags)}
 
-    def set_default_tags(self, default_tags):
+    def set_default_tags(self, default_tags) -> Metric:
         """Sets the tags of records that give none; returns the metric."""
         self._check_tags(default_tags)
         self._default_tags = dict(default_tags)
@@ -91,7 +94,7 @@ class Counter(Metric):
 
     kind = "counter"
 
-    def inc(self, value=1.0, tags=None):
+    def inc(self, value=1.0, tags=None) -> None:
         """Adds a positive number."""
         if self._number(value) <= 0:
             raise ValueError(f"value must be >0, got {value}")
@@ -105,7 +108,7 @@ class Gauge(Metric):
 
     kind = "gauge"
 
-    def set(self, value, tags=None):
+    def set(self, value, tags=None) -> None:
         """Sets the value."""
         key = self._key(tags)
         if value is not None:
@@ -118,7 +121,7 @@ class Histogram(Metric):
 
     kind = "histogram"
 
-    def __init__(self, name, description="", boundaries=None, tag_keys=None):
+    def __init__(self, name, description="", boundaries=None, tag_keys=None) -> None:
         if not boundaries:
             raise ValueError("boundaries argument should be provided when using the Histogram class. e.g., "
                              "Histogram(\"name\", boundaries=[1.0, 2.0])")
@@ -129,11 +132,11 @@ class Histogram(Metric):
         self.boundaries = [float(boundary) for boundary in boundaries]
 
     @property
-    def info(self):
+    def info(self) -> dict[str, Any]:
         """The name, description, tag keys and boundaries."""
         return {**super().info, "boundaries": self.boundaries}
 
-    def observe(self, value, tags=None):
+    def observe(self, value, tags=None) -> None:
         """Records a value."""
         key, number = self._key(tags), self._number(value)
         with _lock:
@@ -146,7 +149,7 @@ class Histogram(Metric):
         return {**value, "counts": list(value["counts"])}
 
 
-def snapshot():
+def snapshot() -> Any:
     """{name: {"kind", "description", "tag_keys", "values": {tags: value}}} of this process; tags are their values in
     the order of the keys. A histogram's value is {"counts", "sum", "count"}, with "boundaries" beside its values."""
     with _lock:
@@ -155,7 +158,7 @@ def snapshot():
                 for name, metric in _all.items()}
 
 
-def exposition():
+def exposition() -> str:
     """The metrics of this process in Prometheus' text format."""
     lines = []
     for name, facts in snapshot().items():

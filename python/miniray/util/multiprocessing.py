@@ -5,10 +5,13 @@ list of results, in which an error is a PoolTaskError. An actor whose process di
 AsyncResult waits for the references of its chunks.
 """
 
+from __future__ import annotations
+
 import collections
 import itertools
 import multiprocessing
 import threading
+from typing import Any
 
 import miniray
 
@@ -19,7 +22,7 @@ _CHUNKS = 4  # chunks per actor, if chunksize is not given
 class PoolTaskError(Exception):
     """The exception of a function, as a result."""
 
-    def __init__(self, underlying):
+    def __init__(self, underlying) -> None:
         self.underlying = underlying
 
 
@@ -66,23 +69,23 @@ class _Actor:
 class AsyncResult:
     """The future result of apply_async, map_async or starmap_async."""
 
-    def __init__(self, refs, single, callback=None, error_callback=None):
+    def __init__(self, refs, single, callback=None, error_callback=None) -> None:
         self._refs, self._single = refs, single
         self._thread = None
         if callback is not None or error_callback is not None:
             self._thread = threading.Thread(target=self._tell, args=(callback, error_callback), daemon=True)
             self._thread.start()
 
-    def wait(self, timeout=None):
+    def wait(self, timeout=None) -> None:
         """Waits for the result, at most `timeout` seconds."""
         if self._refs:
             miniray.wait(self._refs, num_returns=len(self._refs), timeout=timeout)
 
-    def ready(self):
+    def ready(self) -> bool:
         """Whether the result is ready."""
         return not self._refs or not miniray.wait(self._refs, num_returns=len(self._refs), timeout=0)[1]
 
-    def successful(self):
+    def successful(self) -> bool:
         """Whether no function raised; ValueError if the result is not ready."""
         if not self.ready():
             raise ValueError(f"{self!r} not ready")
@@ -92,7 +95,7 @@ class AsyncResult:
             return False
         return True
 
-    def get(self, timeout=None):
+    def get(self, timeout=None) -> Any:
         """The result, or the list of results; raises the exception of a function."""
         self.wait(timeout)
         if timeout is not None and not self.ready():
@@ -122,7 +125,7 @@ class AsyncResult:
 class IMapIterator:
     """The iterator of imap: a few chunks run ahead of the consumer."""
 
-    def __init__(self, pool, function, items, chunksize):
+    def __init__(self, pool, function, items, chunksize) -> None:
         self._chunks = _chunked((((item,), {}) for item in items), chunksize or 1)
         self._pool, self._function = pool, function
         self._refs, self._ready = [], collections.deque()
@@ -138,13 +141,13 @@ class IMapIterator:
         """The next reference."""
         raise NotImplementedError
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self):
         return self.next()
 
-    def next(self, timeout=None):
+    def next(self, timeout=None) -> Any:
         """The next result; TimeoutError if it is not ready within `timeout` seconds."""
         if not self._ready:
             if not self._refs:
@@ -188,7 +191,7 @@ class Pool:
     """multiprocessing.Pool with actors as its processes."""
 
     def __init__(self, processes=None, initializer=None, initargs=None, maxtasksperchild=None, context=None,
-                 ray_address=None, ray_remote_args=None):
+                 ray_address=None, ray_remote_args=None) -> None:
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         self._open, self._results = True, []
@@ -198,38 +201,38 @@ class Pool:
 
     # ---- Calls.
 
-    def apply(self, func, args=None, kwargs=None):
+    def apply(self, func, args=None, kwargs=None) -> Any:
         """Returns func(*args, **kwargs), run in one of the actors."""
         return self.apply_async(func, args, kwargs).get()
 
-    def apply_async(self, func, args=None, kwargs=None, callback=None, error_callback=None):
+    def apply_async(self, func, args=None, kwargs=None, callback=None, error_callback=None) -> AsyncResult:
         """As apply; returns an AsyncResult at once."""
         self._check()
         ref = self._start(func, [(tuple(args or ()), kwargs or {})])
         return self._keep(AsyncResult([ref], True, callback, error_callback))
 
-    def map(self, func, iterable, chunksize=None):
+    def map(self, func, iterable, chunksize=None) -> Any:
         """Returns [func(item) for item in iterable]."""
         return self.map_async(func, iterable, chunksize).get()
 
-    def map_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+    def map_async(self, func, iterable, chunksize=None, callback=None, error_callback=None) -> AsyncResult:
         """As map; returns an AsyncResult at once."""
         return self._map(func, (((item,), {}) for item in iterable), chunksize, callback, error_callback)
 
-    def starmap(self, func, iterable, chunksize=None):
+    def starmap(self, func, iterable, chunksize=None) -> Any:
         """Returns [func(*items) for items in iterable]."""
         return self.starmap_async(func, iterable, chunksize).get()
 
-    def starmap_async(self, func, iterable, chunksize=None, callback=None, error_callback=None):
+    def starmap_async(self, func, iterable, chunksize=None, callback=None, error_callback=None) -> AsyncResult:
         """As starmap; returns an AsyncResult at once."""
         return self._map(func, ((tuple(items), {}) for items in iterable), chunksize, callback, error_callback)
 
-    def imap(self, func, iterable, chunksize=1):
+    def imap(self, func, iterable, chunksize=1) -> Iterator[Any]:
         """Iterates over the results while others are computed; the iterable may be endless."""
         self._check()
         return OrderedIMapIterator(self, func, iterable, chunksize)
 
-    def imap_unordered(self, func, iterable, chunksize=1):
+    def imap_unordered(self, func, iterable, chunksize=1) -> Iterator[Any]:
         """As imap, in the order in which chunks are ready."""
         self._check()
         return UnorderedIMapIterator(self, func, iterable, chunksize)
@@ -255,18 +258,18 @@ class Pool:
         if not self._open:
             raise ValueError("Pool not running")
 
-    def close(self):
+    def close(self) -> None:
         """Accepts no more work; work that was accepted continues."""
         self._open = False
 
-    def terminate(self):
+    def terminate(self) -> None:
         """Ends all actors at once."""
         self.close()
         for actor in self._actors:
             miniray.kill(actor.handle)
             actor.pending = []
 
-    def join(self):
+    def join(self) -> None:
         """After close or terminate: waits for the end of the accepted work."""
         if self._open:
             raise ValueError("Pool is still running")
@@ -276,11 +279,11 @@ class Pool:
             if actor.pending:
                 miniray.wait(actor.pending, num_returns=len(actor.pending))
 
-    def __enter__(self):
+    def __enter__(self) -> Pool:
         self._check()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error) -> None:
         self.terminate()
 
 

@@ -1,10 +1,17 @@
 """Placement groups: bundles of resources that are reserved together, all or none, for tasks and actors that name the
 group (util/scheduling_strategies.py)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import miniray
 from miniray import _core
 from miniray._core_api import cluster as _cluster, did_you_mean, ids as _ids, options as _options
 from miniray._core_api.tracebacks import public
+
+if TYPE_CHECKING:
+    from miniray import ObjectRef
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # indexed by mr_placement_strategy
 _OPTIONS = ("bundles", "strategy", "name", "lifetime", "bundle_label_selector", "topology_strategy")
@@ -18,35 +25,35 @@ _gone = {}  # {id as text: group that this process has removed}; the oldest are 
 class PlacementGroup:
     """Bundles that are reserved, or will be. A group may be passed to tasks and actors."""
 
-    def __init__(self, group_id, bundles=None, name="", strategy="PACK"):
+    def __init__(self, group_id, bundles=None, name="", strategy="PACK") -> None:
         self.id, self._bundles, self._name, self._strategy = group_id, bundles or [], name, strategy
 
     @property
-    def bundle_specs(self):
+    def bundle_specs(self) -> list[dict[str, float]]:
         """The resources of each bundle: [{"CPU": 1.0}]."""
         return [dict(bundle) for bundle in self._bundles]
 
     @property
-    def bundle_count(self):
+    def bundle_count(self) -> int:
         """The number of bundles."""
         return len(self._bundles)
 
     @property
-    def is_empty(self):
+    def is_empty(self) -> bool:
         """Whether this is the empty group."""
         return self.id.is_nil()
 
     @staticmethod
-    def empty():
+    def empty() -> PlacementGroup:
         """The empty group, without bundles."""
         return PlacementGroup(_ids.PlacementGroupID.nil(), [])
 
-    def ready(self):
+    def ready(self) -> ObjectRef[Any]:
         """An ObjectRef that is ready when the bundles are reserved; its value is this group."""
         from miniray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
         return _itself.options(scheduling_strategy=PlacementGroupSchedulingStrategy(self)).remote(self)
 
-    def wait(self, timeout_seconds=30):
+    def wait(self, timeout_seconds=30) -> bool:
         """Waits until the bundles are reserved, at most `timeout_seconds`; returns whether they are."""
         return _core.placement_wait(self.id.binary(), float(timeout_seconds))
 
@@ -72,7 +79,7 @@ def _itself(group):
 
 @public
 def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_label_selector=None,
-                    topology_strategy=None, **others):
+                    topology_strategy=None, **others) -> PlacementGroup:
     """Asks for bundles, [{"CPU": 1, "GPU": 1}, {"CPU": 1}], and returns at once. With `lifetime="detached"` a reserved
     group outlives its program, on a node that does. Options that choose among machines have no effect."""
     strategy = "PACK" if strategy is None else strategy
@@ -118,7 +125,7 @@ def _bundle(given):
 
 
 @public
-def get_placement_group(placement_group_name):
+def get_placement_group(placement_group_name) -> PlacementGroup:
     """The group of this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
@@ -128,13 +135,13 @@ def get_placement_group(placement_group_name):
     raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
 
 
-def get_current_placement_group():
+def get_current_placement_group() -> PlacementGroup | None:
     """The group in which this task or actor runs; None outside of one."""
     row = _cluster.own_group()
     return None if row is None else _made(row)
 
 
-def placement_group_table(placement_group=None):
+def placement_group_table(placement_group=None) -> dict[str, Any]:
     """{id: facts} of all groups, or the facts of one group."""
     found = {key: group._removed() for key, group in _gone.items()}
     found.update((facts["placement_group_id"], facts) for facts in map(_facts, _cluster.groups()))
@@ -161,7 +168,7 @@ def _node_id():
 
 
 @public
-def remove_placement_group(placement_group):
+def remove_placement_group(placement_group) -> None:
     """Releases the bundles; ends the tasks and actors that run in them."""
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {type(placement_group).__name__}")

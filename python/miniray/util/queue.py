@@ -1,7 +1,10 @@
 """A queue that tasks and actors share. The queue is an actor, whose waiting callers are coroutines."""
 
+from __future__ import annotations
+
 import asyncio
 import queue
+from typing import Any
 
 import miniray
 from miniray._core_api.tracebacks import public
@@ -60,7 +63,7 @@ class _QueueActor:
 class Queue:
     """queue.Queue between processes. `maxsize` 0: no limit but memory."""
 
-    def __init__(self, maxsize=0, actor_options=None):
+    def __init__(self, maxsize=0, actor_options=None) -> None:
         self.maxsize = maxsize
         cls = miniray.remote(_QueueActor)
         self.actor = cls.options(**{"max_concurrency": _MANY, **(actor_options or {})}).remote(maxsize)
@@ -68,54 +71,54 @@ class Queue:
     def __reduce__(self):
         return _again, (self.maxsize, self.actor)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.size()
 
-    def size(self):
+    def size(self) -> int:
         """The number of items."""
         return miniray.get(self.actor.size.remote())
 
     qsize = size
 
-    def empty(self):
+    def empty(self) -> bool:
         """Whether there are no items."""
         return self.size() == 0
 
-    def full(self):
+    def full(self) -> bool:
         """Whether there is no room."""
         return 0 < self.maxsize <= self.size()
 
-    def put(self, item, block=True, timeout=None):
+    def put(self, item, block=True, timeout=None) -> None:
         """Adds an item; waits for room, at most `timeout` seconds, or raises Full."""
         _stored(miniray.get(self.actor.put.remote(item, _patience(block, timeout))))
 
-    async def put_async(self, item, block=True, timeout=None):
+    async def put_async(self, item, block=True, timeout=None) -> None:
         """As put, for coroutines."""
         _stored(await self.actor.put.remote(item, _patience(block, timeout)))
 
-    def get(self, block=True, timeout=None):
+    def get(self, block=True, timeout=None) -> Any:
         """Takes the next item; waits for one, at most `timeout` seconds, or raises Empty."""
         return _taken(miniray.get(self.actor.get.remote(_patience(block, timeout))))[0]
 
-    async def get_async(self, block=True, timeout=None):
+    async def get_async(self, block=True, timeout=None) -> Any:
         """As get, for coroutines."""
         return _taken(await self.actor.get.remote(_patience(block, timeout)))[0]
 
-    def put_nowait(self, item):
+    def put_nowait(self, item) -> None:
         """put(item, block=False)."""
         self.put(item, block=False)
 
-    def get_nowait(self):
+    def get_nowait(self) -> Any:
         """get(block=False)."""
         return self.get(block=False)
 
-    def put_nowait_batch(self, items):
+    def put_nowait_batch(self, items) -> None:
         """Adds all items, or raises Full and adds none."""
         if not hasattr(items, "__iter__"):
             raise TypeError("Argument 'items' must be an Iterable")
         _stored(miniray.get(self.actor.put_batch.remote(list(items))))
 
-    def get_nowait_batch(self, num_items):
+    def get_nowait_batch(self, num_items) -> list[Any]:
         """Takes this number of items, or raises Empty and takes none."""
         if not isinstance(num_items, int):
             raise TypeError("Argument 'num_items' must be an int")
@@ -123,7 +126,7 @@ class Queue:
             raise ValueError("'num_items' must be nonnegative")
         return _taken(miniray.get(self.actor.get_batch.remote(num_items)))
 
-    def shutdown(self, force=False, grace_period_s=5):
+    def shutdown(self, force=False, grace_period_s=5) -> None:
         """Ends the queue's actor and drops its items. Without `force`, earlier calls are answered first."""
         if self.actor is not None:
             if not force:

@@ -1,5 +1,9 @@
 """Placement of tasks and actors: `f.options(scheduling_strategy=…)`. On one machine only a placement group matters."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from miniray._core_api import scheduling as _scheduling
 from miniray._core_api.tracebacks import public
 
@@ -12,13 +16,13 @@ class PlacementGroupSchedulingStrategy:
 
     __miniray_strategy__ = True
 
-    def __init__(self, placement_group, placement_group_bundle_index=-1, placement_group_capture_child_tasks=None):
+    def __init__(self, placement_group, placement_group_bundle_index=-1, placement_group_capture_child_tasks=None) -> None:
         _scheduling.bundle_of(placement_group, placement_group_bundle_index)
         self.placement_group = placement_group
         self.placement_group_bundle_index = placement_group_bundle_index
         self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
 
-    def place(self):
+    def place(self) -> Any:
         """(id of the group, number of the bundle from 1 or 0 for any)"""
         return _scheduling.bundle_of(self.placement_group, self.placement_group_bundle_index)
 
@@ -30,7 +34,7 @@ class NodeAffinitySchedulingStrategy:
 
     __miniray_strategy__ = True
 
-    def __init__(self, node_id, soft, _spill_on_unavailable=False, _fail_on_unavailable=False):
+    def __init__(self, node_id, soft, _spill_on_unavailable=False, _fail_on_unavailable=False) -> None:
         if _spill_on_unavailable and not soft:
             raise ValueError("_spill_on_unavailable cannot be set when soft is False. Please set soft to True to use "
                              "_spill_on_unavailable.")
@@ -40,7 +44,7 @@ class NodeAffinitySchedulingStrategy:
         self.node_id, self.soft = node_id if isinstance(node_id, str) else node_id.hex(), soft
         self._spill_on_unavailable, self._fail_on_unavailable = _spill_on_unavailable, _fail_on_unavailable
 
-    def place(self):
+    def place(self) -> Any:
         """No placement group."""
         return b"", 0
 
@@ -51,10 +55,10 @@ class NodeLabelSchedulingStrategy:
 
     __miniray_strategy__ = True
 
-    def __init__(self, hard=None, *, soft=None):
+    def __init__(self, hard=None, *, soft=None) -> None:
         self.hard, self.soft = hard, soft
 
-    def place(self):
+    def place(self) -> Any:
         """No placement group."""
         return b"", 0
 

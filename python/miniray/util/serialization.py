@@ -1,7 +1,9 @@
 """Serializers for classes of the user."""
 
+from __future__ import annotations
 
-def register_serializer(cls, *, serializer, deserializer):
+
+def register_serializer(cls, *, serializer, deserializer) -> None:
     """Makes this process send an instance of `cls` as serializer(instance), from which the receiver's deserializer
     makes the object. Subclasses are not affected."""
     import cloudpickle
@@ -12,7 +14,7 @@ def register_serializer(cls, *, serializer, deserializer):
     cloudpickle.CloudPickler.dispatch_table[cls] = reduce
 
 
-def deregister_serializer(cls):
+def deregister_serializer(cls) -> None:
     """Undoes register_serializer, if it was called."""
     import cloudpickle
     cloudpickle.CloudPickler.dispatch_table.pop(cls, None)

@@ -8,8 +8,11 @@ Fields can be read as attributes and as keys. Ids are those of references, handl
 tasks are listed as far as the workers' records go back (docs/observability.md), with ids of their own.
 """
 
+from __future__ import annotations
+
 import collections
 import socket
+from typing import Any
 
 from miniray import _core
 from miniray._core_api import cluster as _cluster, session as _session
@@ -33,7 +36,7 @@ class State(dict):
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.items())})"
 
-    def asdict(self):
+    def asdict(self) -> dict[str, Any]:
         """The fields as a dict."""
         return dict(self)
 
@@ -115,7 +118,7 @@ def _passes(state, field, sign, value):
 
 
 def list_actors(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                **others):
+                **others) -> list[Any]:
     """The actors, including dead ones that the node still knows."""
     node, processes = _node(), _processes()
     return _kept((_actor(row, node, processes) for row in _look("actors")), filters, limit)
@@ -132,7 +135,7 @@ def _actor(row, node, processes):
 
 
 def list_tasks(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-               **others):
+               **others) -> list[Any]:
     """The tasks and actor calls: unfinished ones first, then those that finished recently."""
     node, processes = _node(), _processes()
     running = collections.Counter((row["id"], run["name"]) for row in processes.values()
@@ -191,7 +194,7 @@ def _task(node, name, kind, state, process, task_id, actor_id, resources):
 
 
 def list_objects(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                 **others):
+                 **others) -> list[Any]:
     """The objects that processes hold, the largest first."""
     node, processes = _node(), _processes()
     return _kept((_object(row, node, processes) for row in _look("objects")), filters, limit)
@@ -207,7 +210,7 @@ def _object(row, node, processes):
 
 
 def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-               **others):
+               **others) -> list[Any]:
     """The nodes."""
     return _kept((NodeState(
         node_id=node["NodeID"], node_ip=node["NodeManagerAddress"], is_head_node=True,
@@ -216,7 +219,7 @@ def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, 
 
 
 def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                 **others):
+                 **others) -> list[Any]:
     """The processes: drivers and workers."""
     node = _node()
     return _kept((WorkerState(
@@ -225,7 +228,7 @@ def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False
 
 
 def list_placement_groups(address=None, filters=None, limit=100, timeout=30, detail=False,
-                          raise_on_missing_output=True, **others):
+                          raise_on_missing_output=True, **others) -> list[Any]:
     """The placement groups."""
     from miniray.util import placement_group_table
     return _kept((PlacementGroupState(
@@ -233,7 +236,7 @@ def list_placement_groups(address=None, filters=None, limit=100, timeout=30, det
         bundles=facts["bundles"]) for key, facts in placement_group_table().items()), filters, limit)
 
 
-def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True, **others):
+def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True, **others) -> list[Any]:
     """This job."""
     import sys
     return _kept([JobState(job_id=_session.job().id, submission_id=None, status="RUNNING", type="DRIVER",
@@ -248,33 +251,33 @@ def _one(states, field, wanted):
     return next((state for state in states if state[field] == wanted), None)
 
 
-def get_actor(id, address=None, timeout=30):
+def get_actor(id, address=None, timeout=30) -> Any:
     """The actor with this id; None if there is none."""
     return _one(list_actors(limit=_MANY), "actor_id", id)
 
 
-def get_task(id, address=None, timeout=30):
+def get_task(id, address=None, timeout=30) -> Any:
     """The task with this id; None if there is none."""
     wanted = id if isinstance(id, str) else id.task_id().hex()
     return _one(list_tasks(limit=_MANY), "task_id", wanted)
 
 
-def get_node(id, address=None, timeout=30):
+def get_node(id, address=None, timeout=30) -> Any:
     """The node with this id; None if there is none."""
     return _one(list_nodes(limit=_MANY), "node_id", id)
 
 
-def get_worker(id, address=None, timeout=30):
+def get_worker(id, address=None, timeout=30) -> Any:
     """The process with this id; None if there is none."""
     return _one(list_workers(limit=_MANY), "worker_id", id)
 
 
-def get_placement_group(id, address=None, timeout=30):
+def get_placement_group(id, address=None, timeout=30) -> Any:
     """The placement group with this id; None if there is none."""
     return _one(list_placement_groups(limit=_MANY), "placement_group_id", id)
 
 
-def get_objects(id, address=None, timeout=30):
+def get_objects(id, address=None, timeout=30) -> list[Any]:
     """A list of the facts about the object with this id."""
     return [state for state in list_objects(limit=_MANY) if state.object_id == id]
 
@@ -282,7 +285,7 @@ def get_objects(id, address=None, timeout=30):
 # ---- Summaries.
 
 
-def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **others):
+def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
     """The number of tasks by name and state."""
     tasks = list_tasks(limit=_MANY)
     summary = _counted(tasks, "func_or_class_name", ("func_or_class_name", "type"))
@@ -292,14 +295,14 @@ def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **ot
                         "total_actor_scheduled": kinds["ACTOR_CREATION_TASK"], "summary_by": "func_name"}}
 
 
-def summarize_actors(address=None, timeout=30, raise_on_missing_output=True, **others):
+def summarize_actors(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
     """The number of actors by class and state."""
     actors = list_actors(limit=_MANY)
     return {"cluster": {"summary": _counted(actors, "class_name", ("class_name",)), "total_actors": len(actors),
                         "summary_by": "class"}}
 
 
-def summarize_objects(address=None, timeout=30, raise_on_missing_output=True, **others):
+def summarize_objects(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
     """The number and size of the objects."""
     objects = list_objects(limit=_MANY)
     sizes = sum(state.object_size for state in objects)

@@ -49,7 +49,7 @@ def test_a_task_that_needs_the_value_of_such_a_task_fails_with_it(run_program):
         from miniray.exceptions import OutOfMemoryError, RayTaskError
 
         @miniray.remote
-        def hog():
+        def take_all_of_the_memory():
             taken = []
             for _ in range(120):
                 taken.append(bytearray(b"x" * (10 << 20)))
@@ -62,7 +62,7 @@ def test_a_task_that_needs_the_value_of_such_a_task_fails_with_it(run_program):
 
         miniray.init(num_cpus=2, object_store_memory=64 << 20, log_to_driver=False)
         try:
-            miniray.get(use.remote(hog.remote()))
+            miniray.get(use.remote(use.remote(take_all_of_the_memory.remote())))
         except OutOfMemoryError as error:
             print(isinstance(error, RayTaskError))
     """, environment=LIMITED, timeout=120).stdout

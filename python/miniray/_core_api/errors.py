@@ -39,8 +39,8 @@ _IN_WORKER = " in worker process "  # text in worker_run.c for a failure of a ta
 _OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/model_sync.c)
 
 
-_ENDED_FOR_MEMORY = " by the node: "  # text in worker_exit.c, followed by that of memory_monitor.c
-_NEARLY = " is nearly used up: "
+# Text in worker_exit.c and the begin of that in memory_monitor.c, whose middle is left out of long messages.
+_ENDED_FOR_MEMORY = re.compile(r" by the node: (the )?memory ")
 _OF_MEMORY = {16: exceptions.OutOfMemoryError, _ACTOR_DIED: exceptions.ActorOutOfMemoryError}
 
 
@@ -94,7 +94,7 @@ def raise_failure(code, text, detail):
     if code == _NOT_FOUND and _GROUP_REMOVED in text:
         raise exceptions.TaskPlacementGroupRemoved(text) from None
     kind = _CLASSES.get(code, exceptions.RaySystemError)
-    if code in _OF_MEMORY and _ENDED_FOR_MEMORY in text and _NEARLY in text:
+    if code in _OF_MEMORY and _ENDED_FOR_MEMORY.search(text):
         kind = _OF_MEMORY[code]
     error = (exceptions.ObjectTooLargeError if code == _TOO_LARGE and _NEVER in text else kind)(text)
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)

@@ -15,7 +15,7 @@
 #include "base/text_file.h"
 #include "net/shm/memory_headroom.h"
 
-enum { TOP = 3, NAME_MAX_SHOWN = 24, REASON_MAX = 360 };
+enum { TOP = 3, NAME_MAX_SHOWN = 24, REASON_MAX = 400 };
 
 struct memory_monitor {
     node_core *core;
@@ -114,10 +114,14 @@ static void write_reason(const memory_monitor *monitor, const usage *usage, cons
                         single ? ", not retried as the only task of its caller" : "");
     top top = {0};
     top_find(&top);
-    for (int i = 0; i < TOP && top.pids[i] != 0 && size < REASON_MAX; i++) {
+    for (int i = 0; i < TOP && top.pids[i] != 0; i++) {
+        char entry[96];
         name_of(monitor, top.pids[i], name);
-        size += snprintf(out + size, (size_t)(REASON_MAX - size), "%s%s process %d (%s)", i > 0 ? ", " : "",
-                         size_text(top.bytes[i], own), top.pids[i], name);
+        int more = snprintf(entry, sizeof entry, "%s%s process %d (%s)", i > 0 ? ", " : "",
+                            size_text(top.bytes[i], own), top.pids[i], name);
+        if (size + more >= REASON_MAX) break;
+        memcpy(out + size, entry, (size_t)more + 1);
+        size += more;
     }
 }
 

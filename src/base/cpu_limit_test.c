@@ -81,9 +81,7 @@ static void damaged_files_limit_nothing(void **state) {
     }
 }
 
-static void the_count_is_never_above_the_affinity(void **state) {
-    assert_in_range(cpu_limit_count(), 1, cpu_count());
-}
+static void the_count_is_never_above_the_affinity(void **state) { assert_in_range(cpu_limit_count(), 1, cpu_count()); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -35,7 +35,7 @@ check: check-quick ## What a change must pass besides `make test`: clang, TSan, 
 	@tools/run-tests build/tsan
 	@tools/step "check python" tools/check-python
 	@tools/step "check types" tools/check-types build
-	@tools/deps compilers
+	@tools/deps compilers roots
 	@tools/check-compilers
 	@tools/fuzz 10
 	@tools/check-time

@@ -357,6 +357,7 @@ expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is 
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon
 expect 2 "'long' is not a number of hours" "soak: not a number" "$tools/soak" long
 expect 2 "at least HOURS=0.75" "soak: too short" "$tools/soak" 0.5
+expect 2 "no system is called 'windows'" "roots: a system that is not there" "$tools/roots" make none windows python3
 expect 2 "debian-13 *gcc 14" "check-compilers: a system that is not there" "$tools/check-compilers" windows
 
 # ---- release, on a small project: it refuses before it changes anything.

@@ -352,6 +352,15 @@ on_terminal() {
 }
 expect 0 'one: 2 of 3 steps, two' "progress: one line that advances on a terminal" on_terminal
 
+# ---- dist-check: the table of docs/install.md has its form.
+page=$MINIRAY_TEST_SOURCE/docs/install.md
+expect 0 '^[0-9]* rows$' "dist-check: the table of docs/install.md" "$tools/dist-check" --form
+grep -v 'Debian 12' "$page" >"$work/page.md"
+expect 1 'no row for Debian 12' "dist-check: a system without a row" "$tools/dist-check" --form "$work/page.md"
+sed 's/| ✓ |$/|  |/' "$page" >"$work/page.md"
+expect 1 'a row is incomplete' "dist-check: a row without a result" "$tools/dist-check" --form "$work/page.md"
+expect 1 "no system is called 'windows'" "dist-check: a system that is not there" "$tools/dist-check" windows
+
 # ---- Wrong arguments are rejected at once, before anything is built.
 expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon

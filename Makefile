@@ -6,7 +6,7 @@ SECONDS ?= 30
 HOURS   ?= 1
 START   := $(shell date +%s)
 
-.PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist dist-check release clean
+.PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist dist-check image release clean
 
 all: ## Build the libraries, the miniray command, the Python package and the examples into build/
 	@tools/deps --check build
@@ -105,6 +105,10 @@ dist: ## Pack the sources, wheels for each CPython and machine, and Debian packa
 dist-check: ## Install and use what `make dist` made in other Debian and Ubuntu systems; writes the table of docs/install.md
 	@tools/deps roots dist
 	@tools/dist-check
+
+image: ## Build an image from Containerfile with buildah or podman, from a root made here, and run it with limits
+	@tools/deps roots dist
+	@tools/image
 
 release: ## Make a release of this commit: VERSION=x.y.z; CHANGELOG, tag, build/release with checksums
 	@tools/deps build dist

@@ -213,3 +213,29 @@ def test_a_rank_that_leaves_is_not_waited_for():
                 table.push([7], np.ones(1, np.float32))
             other.join()
             assert table.pull([7])[0] == 15
+
+
+@pytest.mark.parametrize("options, values", [
+    ({"dim": 1}, ([1], [1.0])), ({"kind": "vectors"}, ([1], [[1.0, 2.0]])), ({"arrays": {"w": 2}}, ({"w": [1.0, 2.0]},))])
+def test_a_push_without_a_step_says_what_is_missing(options, values):
+    with ps.start(num_servers=1, consistency="bsp", actors=False) as deployment, deployment.connect() as connection:
+        table = connection.table("t", **options)
+        for push in (table.push, table.set, lambda *values: table.push(*values, wait=False)):
+            with pytest.raises(ps.StaleError, match="table 't' is bsp, and no step is open: .*connection.steps"):
+                push(*values)
+        if "dim" in options:
+            with pytest.raises(ps.StaleError, match="no step is open"):
+                table.push_pull(*values, wait=False)
+        for _ in connection.steps(2):
+            table.push(*values)
+        assert table.pull({"dim": [1], "kind": [1], "arrays": None}[next(iter(options))]) is not None
+
+
+def test_a_pull_without_a_step_shows_the_last_step():
+    with ps.start(num_servers=1, consistency="bsp", actors=False) as deployment:
+        with deployment.connect(0) as connection:
+            table = connection.table("t", dim=1)
+            for _ in connection.steps(3):
+                table.push([5], [1.0])
+        with deployment.connect(0) as connection:
+            assert connection.table("t").pull([5]).tolist() == [3]

@@ -326,6 +326,13 @@ class Connection:
         if self._has_rounds and not self._is_begun:
             self._native.begin(self.timeout)
 
+    def _check_push(self, table):
+        """Raises StaleError for a push to a table of "bsp" of a program without steps, which would never be applied."""
+        if not self._is_begun and table.options["consistency"] == "bsp":
+            raise StaleError(f"table {table.name!r} is bsp, and no step is open: a push is applied when its step ends. Push "
+                             "inside `for step in connection.steps(n):`, or between connection.begin() and "
+                             "connection.end(); the next step's pull shows it")
+
 
 Connection.table.__doc__ = _table_options.documented(Connection.table.__doc__)
 

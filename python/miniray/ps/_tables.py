@@ -82,6 +82,7 @@ class Table:
     def _memory(self, values, shape, what, request):
         """The memory of pushed values. In BSP values are sent at the end of the step, so a push without a ticket copies
         them."""
+        self.connection._check_push(self)
         memory = _arrays.values_in(values, self.dtype, shape, what)
         return _arrays.copied(memory) if request.wait and self._in_rounds() else memory
 
@@ -328,6 +329,7 @@ class VectorTable(Table):
 
     def _joined(self, keys, vectors):
         """Keys, lengths, and the concatenated values."""
+        self.connection._check_push(self)
         memory, (count,) = _flat(keys)
         if any(not hasattr(vector, "__len__") for vector in vectors):
             raise TypeError("vectors must be a list of arrays or lists, one for each key")

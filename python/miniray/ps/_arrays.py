@@ -1,7 +1,7 @@
 """Arrays of NumPy and torch, and plain lists, as memory that the extension reads and writes; and the reverse.
 
-Contiguous arrays of the required type are used in place. NumPy and torch are used if the program has imported them; a
-program that has neither gets memoryviews, which have shapes and `tolist()`.
+Contiguous arrays of the required type are used in place. Results are NumPy arrays, whether the program has imported NumPy
+or not; where NumPy is not installed, they are memoryviews, which have shapes and `tolist()`.
 """
 
 import array
@@ -16,8 +16,17 @@ _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
 
 
 def numpy():
-    """The NumPy module, if the program has imported it."""
+    """The NumPy module, if it is imported: nothing is an array of it otherwise."""
     return sys.modules.get("numpy")
+
+
+def _numpy_of_results():
+    """The NumPy module, imported here if necessary; None: it is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
 
 
 def _is_numpy(value):
@@ -68,7 +77,8 @@ def _numpy_keys(keys):
 
 def empty_keys(count):
     """Memory for this number of 64-bit keys."""
-    return array.array("Q", bytes(8 * count)) if numpy() is None else numpy().empty(count, numpy().uint64)
+    np = _numpy_of_results()
+    return array.array("Q", bytes(8 * count)) if np is None else np.empty(count, np.uint64)
 
 
 def lengths_in(lengths, count):
@@ -161,11 +171,13 @@ def empty(dtype, shape, like=None):
         import torch
         made = torch.empty(shape, dtype=getattr(torch, dtype))
         return _torch_memory(made), made
-    if numpy() is not None and dtype != "bfloat16":
-        made = numpy().empty(shape, dtype)
+    np = None if dtype == "bfloat16" else _numpy_of_results()
+    if np is not None:
+        made = np.empty(shape, dtype)
         return made, made
     if dtype not in _LETTERS:
-        raise TypeError(f"values of {dtype} need NumPy, and bfloat16 torch: import it first")
+        need = "torch, which the program imports before" if dtype == "bfloat16" else "NumPy, which is not installed"
+        raise TypeError(f"values of {dtype} need {need}")
     memory = bytearray(math.prod(shape) * _SIZES[dtype])
     seen = memoryview(memory)
     return memory, seen.cast(_LETTERS[dtype], shape) if memory and shape else seen.cast(_LETTERS[dtype])
@@ -191,8 +203,9 @@ def within(memory, dtype, shape):
     if dtype == "bfloat16":
         import torch
         return torch.frombuffer(memory, dtype=torch.bfloat16).reshape(shape)
-    if numpy() is not None:
-        return numpy().frombuffer(memory, dtype).reshape(shape)
+    np = _numpy_of_results()
+    if np is not None:
+        return np.frombuffer(memory, dtype).reshape(shape)
     return memoryview(memory).cast(_LETTERS[dtype], shape)
 
 

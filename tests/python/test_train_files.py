@@ -482,7 +482,8 @@ def test_what_is_plotted(ray, monkeypatch, tmp_path):
         def __init__(self, **options):
             pass
 
-        def add_subplot(self):
+        def add_subplot(self, rows, columns, number, sharex):
+            told.append((rows, columns, number, sharex is None))
             return self
 
         def plot(self, epochs, values, label):
@@ -506,7 +507,11 @@ def test_what_is_plotted(ray, monkeypatch, tmp_path):
     with Scripted(RESULTS) as trainer:
         trainer.train(epochs=2)
         assert trainer.plot(tmp_path / "loss.png", fields=["loss"]).read_text() == "a picture"
-        assert told == [("loss", [0, 1], [result["loss"] for result in trainer.history]), "epoch"]
+        assert told == [(1, 1, 1, True), ("loss", [0, 1], [result["loss"] for result in trainer.history]), "epoch"]
+        told.clear()
+        plot.draw([{"loss": 1.0, "samples": 9, "val_loss": 2.0}], tmp_path / "two.png")
+        assert told == [(2, 1, 1, True), ("loss", [0], [1.0]), ("val_loss", [0], [2.0]), (2, 1, 2, False),
+                        ("samples", [0], [9.0]), "epoch"]
         with pytest.raises(ValueError, match="accurracy.*loss"):
             trainer.plot(tmp_path / "x.png", fields=["accurracy"])
 
@@ -517,16 +522,37 @@ def test_a_drawing_needs_nothing(ray, tmp_path, monkeypatch):
     plot.draw(history, tmp_path / "loss.svg", over="step")
     drawn = [(element.tag.rpartition("}")[2], element) for element in ElementTree.parse(tmp_path / "loss.svg").getroot()]
     texts = [element.text for tag, element in drawn if tag == "text"]
-    assert texts[-3:] == ["step", "loss", "a < b"] and {"0", "1", "2", "3", "4"} <= set(texts)
+    assert texts[-1] == "step" and texts.index("loss") < texts.index("a < b") and {"0", "1", "2", "3", "4"} <= set(texts)
     places = [(float(element.get("cx")), float(element.get("cy"))) for tag, element in drawn if tag == "circle"]
     curves = [element.get("points") for tag, element in drawn if tag == "polyline"]
-    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # each point alone
+    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] < places[1][1]  # each point alone
     assert len(curves) == 1 and len(curves[0].split()) == 2  # the points between the gaps
     for values in ([0], [0, 0], [1e-30, 1e30], [-5, -5.0000001], [float("nan")], [1e300, -1e300]):
         plot.draw([{"x": value} for value in values], tmp_path / "odd.svg")
         assert not re.search("nan|inf", (tmp_path / "odd.svg").read_text())
     with pytest.raises(ValueError, match="los.*loss"):
         plot.draw(history, tmp_path / "x.svg", fields=["los"])
+
+
+def _panels(path):
+    """The names of each panel, from above, and the heights of the curves in the drawing."""
+    drawn = [(element.tag.rpartition("}")[2], element) for element in ElementTree.parse(path).getroot()]
+    names = [element.text for tag, element in drawn if tag == "text" and not re.fullmatch(r"[-+\d.e]+|epoch", element.text)]
+    curves = [[float(point.partition(",")[2]) for point in element.get("points").split()]
+              for tag, element in drawn if tag == "polyline"]
+    return dict(zip(names, curves))
+
+
+def test_each_kind_of_number_has_an_axis(ray, tmp_path):
+    history = [{"loss": 2.0 - epoch, "val_loss": 2.2 - epoch, "accuracy": epoch / 2, "samples": 60000, "lr": 1e-3, "x": 5.0,
+                "y": 9.0, "z": 700.0} for epoch in range(3)]
+    plot.draw(history, tmp_path / "kinds.svg")
+    curves = _panels(tmp_path / "kinds.svg")
+    assert list(curves) == ["loss", "val_loss", "accuracy", "samples", "lr", "x", "y", "z"]
+    assert max(curves["loss"]) - min(curves["loss"]) > 100  # 60,000 samples do not flatten it
+    for above, below in (("loss", "accuracy"), ("val_loss", "accuracy"), ("accuracy", "samples"), ("samples", "lr"), ("lr", "x"), ("y", "z")):
+        assert max(curves[above]) < min(curves[below])
+    assert curves["x"][0] > curves["y"][0]  # of no known kind, and of comparable sizes: one axis
 
 
 def test_plot_without_matplotlib(ray, monkeypatch):

@@ -1,9 +1,10 @@
-"""Lines over a common axis as an SVG, in plain Python."""
+"""Lines over a common axis as an SVG, in plain Python: one panel for each kind of number, above each other."""
 
 import html
 import math
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 405, 68, 20, 20, 48
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 68, 20, 20, 48
+_ALONE, _TOGETHER, _GAP = 337, 150, 22  # height of a panel that is the only one; of each of several; between two
 _COLOURS = ("#1f6fb4", "#c8501e", "#3a8f4a", "#8454a8", "#9a7a1c", "#5a5a5a")
 _TICKS = 6
 
@@ -59,33 +60,55 @@ def _curve(values, across, up, colour):
                    + " ".join(f"{x:.1f},{y:.1f}" for x, y in points) + '"/>')
 
 
-def _grid(across, up, over):
+def _grid(across, up):
     for tick in across.ticks():
         if tick == round(tick):  # epochs and steps are whole numbers
-            yield _line(across.place(tick), _TOP, across.place(tick), _HEIGHT - _BOTTOM, "#e4e4e4")
-            yield _text(across.place(tick), _HEIGHT - _BOTTOM + 18, across.label(tick))
+            yield _line(across.place(tick), up.last, across.place(tick), up.first, "#e4e4e4")
     for tick in up.ticks():
         yield _line(_LEFT, up.place(tick), _WIDTH - _RIGHT, up.place(tick), "#e4e4e4")
         yield _text(_LEFT - 8, up.place(tick) + 4, up.label(tick), "end")
-    yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, over)
 
 
-def _key(names):
-    """The legend at the top right, where loss curves are low."""
-    for number, name in enumerate(names):
-        y = _TOP + 18 + 18 * number
+def _scale(across, bottom, over):
+    """The numbers and the unit below the lowest panel."""
+    for tick in across.ticks():
+        if tick == round(tick):
+            yield _text(across.place(tick), bottom + 18, across.label(tick))
+    yield _text((_LEFT + _WIDTH - _RIGHT) / 2, bottom + 38, over)
+
+
+def _key(names, top, colours):
+    """The legend at the right; its background keeps curves away from the text."""
+    width = 46 + 7.5 * max(len(name) for name in names)
+    yield (f'<rect x="{_WIDTH - _RIGHT - width:.1f}" y="{top + 3:.1f}" width="{width:.1f}" '
+           f'height="{18 * len(names) + 4}" fill="white" fill-opacity="0.8"/>')
+    for number, (name, colour) in enumerate(zip(names, colours)):
+        y = top + 18 + 18 * number
         yield _text(_WIDTH - _RIGHT - 40, y, name, "end")
-        yield _line(_WIDTH - _RIGHT - 34, y - 4, _WIDTH - _RIGHT - 10, y - 4, _COLOURS[number % len(_COLOURS)], 2)
+        yield _line(_WIDTH - _RIGHT - 34, y - 4, _WIDTH - _RIGHT - 10, y - 4, colour, 2)
 
 
-def svg(lines, over):
-    """{name: values} over 0, 1, 2 …, whose unit is `over`; NaN and infinities are gaps."""
+def _panel(lines, across, top, height, colours):
     finite = [value for values in lines.values() for value in values if math.isfinite(value)] or [0.0]
-    count = max(len(values) for values in lines.values())
-    across, up = _Axis([0, max(count - 1, 1)], _LEFT, _WIDTH - _RIGHT), _Axis(finite, _HEIGHT - _BOTTOM, _TOP)
-    parts = [*_grid(across, up, over)]
-    for number, values in enumerate(lines.values()):
-        parts += _curve(values, across, up, _COLOURS[number % len(_COLOURS)])
-    parts += _key(lines)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" '
+    up = _Axis(finite, top + height, top)
+    yield from _grid(across, up)
+    for values, colour in zip(lines.values(), colours):
+        yield from _curve(values, across, up, colour)
+    ends = [value for values in lines.values() for value in values[-(len(values) // 3 + 1):] if math.isfinite(value)] or [0.0]
+    is_high = sum(map(up.place, ends)) / len(ends) < top + height / 2  # accuracies end at the top, losses at the bottom
+    yield from _key(lines, top + is_high * (height - 18 * len(lines) - 12), colours)
+
+
+def svg(panels, over):
+    """A panel for each {name: values} over 0, 1, 2 …, whose unit is `over`; NaN and infinities are gaps."""
+    count = max(len(values) for lines in panels for values in lines.values())
+    across = _Axis([0, max(count - 1, 1)], _LEFT, _WIDTH - _RIGHT)
+    each, parts, used = _ALONE if len(panels) == 1 else _TOGETHER, [], 0
+    for number, lines in enumerate(panels):
+        top = _TOP + number * (each + _GAP)
+        colours = [_COLOURS[(used + place) % len(_COLOURS)] for place in range(len(lines))]
+        parts += _panel(lines, across, top, each, colours)
+        used += len(lines)
+    parts += _scale(across, top + each, over)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top + each + _BOTTOM}" font-family="sans-serif" '
             f'font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")

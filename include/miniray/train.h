@@ -56,7 +56,8 @@ typedef struct mr_trainer_ops {
     /* Syncs all workers. `weights` are the results of gather; NULL: they must be fetched. [no sync] */
     mr_status (*sync)(void *user, const mr_ref *weights, mr_ref *out);
     mr_status (*restore)(void *user, size_t worker, mr_ref *out); /* set_weights. MR_END: no weights yet */
-    mr_status (*read)(void *user, mr_value *result);              /* converts a result to a map [results are maps] */
+    /* Converts a result to a map; the nil of a worker that returned nothing may stay. [results are maps] */
+    mr_status (*read)(void *user, mr_value *result);
 } mr_trainer_ops;
 
 typedef struct mr_trainer_options { /* all pointers are borrowed until mr_trainer_destroy */

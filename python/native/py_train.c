@@ -91,10 +91,17 @@ static mr_status do_train(void *user, size_t worker, int64_t epoch, mr_ref *out)
     return status;
 }
 
-/* Reads values that only Python can decode. */
+/* Reads values that only Python can decode; reports that a worker returned nothing. */
 static mr_status do_read(void *user, mr_value *result) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
+    if (mr_value_kind(result) == MR_KIND_NIL) { /* stays what it is */
+        PyObject *told = PyObject_CallMethod(self->owner, "returned_nothing", NULL);
+        mr_status status = told == NULL ? stop(self) : MR_OK;
+        Py_XDECREF(told);
+        PyGILState_Release(gil);
+        return status;
+    }
     PyObject *object = py_decode_borrowed(result);
     mr_value read;
     mr_status status = object != NULL && py_train_value(object, &read) ? MR_OK : stop(self);

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/option_struct.h"
 #include "base/plural.h"
 #include "train/epoch_result.h"
@@ -295,8 +296,15 @@ static mr_status read_results(mr_trainer *trainer) {
     for (size_t i = 0; i < trainer->options.num_workers; i++) {
         mr_value *result = &trainer->workers[i].result;
         mr_kind kind = mr_value_kind(result);
-        if (kind != MR_KIND_MAP && kind != MR_KIND_NIL && trainer->ops->read != NULL)
+        if (kind != MR_KIND_MAP && trainer->ops->read != NULL) {
             MR_TRY(trainer->ops->read(trainer->ops_user, result));
+        } else if (kind == MR_KIND_NIL && !trainer->warned) {
+            trainer->warned = true;
+            log_warn(
+                "train_epoch of worker %zu returned nothing, so the result of the epoch has nothing of it; return a "
+                "map of names to numbers",
+                i);
+        }
     }
     return MR_OK;
 }

@@ -38,6 +38,7 @@ struct mr_trainer {
     struct trainer_workers *own; /* owned: actors of a class; NULL: the user's operations */
     trainer_worker *workers;     /* owned */
     bool is_started;
+    bool warned;  /* that a train_epoch returned nothing */
     size_t done;  /* workers that have finished this epoch */
     bool gathers; /* this epoch ends with a sync, and its weights are kept */
     int64_t base;

@@ -29,7 +29,7 @@ def test_a_trainer_may_train_again(train):
 @pytest.mark.parametrize("cls", [Plain, Worker])
 def test_a_worker_class_needs_no_subclass(train, cls):
     trainer = train(DataParallelTrainer, 2, worker_class=cls, display="quiet")
-    assert trainer.train(epochs=1, batch_size=3, folder="/nonexistent", unknown=1)["final"]["batch_size"] == 3
+    assert trainer.train(epochs=1, batch_size=3, folder="/nonexistent")["final"]["batch_size"] == 3
 
 
 def test_what_is_no_worker_is_told(train):

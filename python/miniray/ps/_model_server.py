@@ -1,6 +1,7 @@
 """The server of strategies that are written in Python: an actor with the methods of the native one (described in
 src/train/model_server.h)."""
 
+import copy
 import re
 import time
 from numbers import Number
@@ -9,7 +10,7 @@ from miniray import _core, exceptions
 from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _weight_tree
 
-_SKIP_DEAD = 1
+_SKIP_DEAD, _TRIES = 1, 2  # _TRIES: the result is not published, so the strategy's state stays as it is
 _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 
 
@@ -36,8 +37,9 @@ class Server:
             raise exceptions.ActorDiedError(f"cannot sync: all {len(weights)} workers have died")
         first = next(iter(present))
         lists = self._lists(present, first)
-        self.strategy.worker_weights = dict(self.worker_weights)
-        result = self.strategy.aggregate(lists)
+        strategy = copy.deepcopy(self.strategy) if flags & _TRIES else self.strategy
+        strategy.worker_weights = dict(self.worker_weights)
+        result = strategy.aggregate(lists)
         if not hasattr(result, "__iter__") or isinstance(result, (dict, str)):
             raise TypeError(f"{type(self.strategy).__name__}.aggregate should return a list of tensors, not "
                             f"{type(result).__name__}")

@@ -191,6 +191,16 @@ def _sync_here(actor, workers, skip):
     return actor.publish.remote(None, facts, model, *returned)
 
 
+_TRIES = 2  # a flag of `aggregate` (_model_server.py)
+
+
+def combined(server, workers):
+    """A reference to what a sync of the workers would give them now. Neither the server nor a worker changes."""
+    weights = [copied_weights(worker) for worker in workers]
+    method = server._actor.aggregate.options(num_returns=len(workers) + 2)
+    return method.remote(0 if server._native else _TRIES, None, 0, *weights)[-1]
+
+
 def checked_weight(worker_id, weight):
     """The worker id and the weight, checked."""
     if isinstance(worker_id, bool) or not hasattr(worker_id, "__index__") or worker_id < 0:

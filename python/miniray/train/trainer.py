@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import miniray
 from miniray import _core, exceptions
-from miniray._core_api import did_you_mean, session as _session
+from miniray._core_api import did_you_mean, session as _session, tracebacks
 from miniray._core_api.tracebacks import public
 from miniray._weights import _weight_tree
 from miniray.ps import _old_names, parameter_server, strategies
-from miniray.train import checkpoint
+from miniray.train import arguments, checkpoint
 from miniray.train.display import MODES, open_display
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class BaseTrainer:
         self._is_ours = False  # this trainer has started the runtime
         self._init = _checked_init(init)
         self._kwargs, self._display, self._stops, self._time_s, self._said = {}, None, False, 0.0, {}
+        self._told = False  # that a train_epoch returned nothing
 
     # ---- Methods for subclasses.
 
@@ -83,12 +84,15 @@ class BaseTrainer:
         """Trains and returns the result of on_train_end: {"epochs", "history", "final", "time_s", "sync"}.
 
         Other keyword arguments are passed to create_worker, to the hooks and, as far as it takes them, to
-        load_data_shard. Ctrl-C ends the training with what was done: "interrupted" is True then.
+        load_data_shard; one that none of them takes is a TypeError. Ctrl-C ends the training with what was done:
+        "interrupted" is True then.
         """
         _check_count("epochs", epochs, 0)
         self._check_subclass()
+        arguments.check(kwargs, self._takers(), f"{type(self).__name__}.train()", ["epochs"])
         self._begin(kwargs)
         began, self.history, self._stops, self.interrupted = time.monotonic(), [], False, False
+        self._told = False
         self._display = open_display(self.display, self, epochs)
         try:
             self._loop(epochs, kwargs)
@@ -155,6 +159,11 @@ class BaseTrainer:
         """Checks the subclass before any process is started."""
         if type(self).create_worker is BaseTrainer.create_worker:
             self.create_worker(0)
+
+    def _takers(self):
+        """The functions that get the keyword arguments of train(), as far as the program has written them."""
+        own = [getattr(type(self), name) for name in ("create_worker", "train_epoch", *_HOOKS)]
+        return [function for function in own if function not in _OWN]
 
     def _begin(self, kwargs):
         if not miniray.is_initialized():
@@ -223,10 +232,19 @@ class BaseTrainer:
             except exceptions.RayActorError:
                 if not self._is_overridden() or self.max_failures == 0 or self.native.mend() == 0:
                     raise
+        if result is None:
+            self._tell_nothing(f"train_epoch of {type(self).__name__}")
         result = {} if result is None else result
         if not isinstance(result, dict):
             raise TypeError(f"train_epoch should return a dict, not {type(result).__name__}")
         return result
+
+    def _tell_nothing(self, who):
+        """Warns, once in a training, that a train_epoch has returned nothing."""
+        if not self._told:
+            self._told = True
+            tracebacks.warn(f"{who} returned nothing, so the history has no results of it: return a dict of numbers, such "
+                            'as {"loss": 0.5}')
 
     def _is_overridden(self):
         """Whether the subclass calls the workers itself: then an epoch in which a worker dies is repeated."""
@@ -262,6 +280,9 @@ class BaseTrainer:
         return {}
 
 
+_HOOKS = ("on_train_start", "on_epoch_start", "on_epoch_end", "on_train_end")
+
+
 @public
 class DataParallelTrainer(BaseTrainer):
     """The same model in every worker, each with its shard of the data. The strategy of this name (miniray.ps) combines
@@ -284,13 +305,14 @@ class DataParallelTrainer(BaseTrainer):
         self.sync_interval, self.sync_strategy, self.strategy_kwargs = sync_interval, sync_strategy, strategy_kwargs
         self.worker_class, self.param_server = worker_class, None
         self._weights, self._stats, self._strategy_name = {}, None, type(made).__name__
+        self._is_newer = False  # the workers have trained since the last sync
 
     def create_worker(self, worker_id, **kwargs) -> Any:
         """Creates a worker of `worker_class`."""
         if self.worker_class is None:
             return super().create_worker(worker_id, **kwargs)
         cls = self.worker_class if hasattr(self.worker_class, "remote") else miniray.remote(self.worker_class)
-        positional, taken = _taken_by(getattr(cls, "_class", cls), kwargs)
+        positional, taken = arguments.taken_by(getattr(cls, "_class", cls), kwargs)
         return cls.remote(*(worker_id,)[:positional], **taken)
 
     def train_epoch(self, epoch, *args, **kwargs) -> Any:
@@ -316,7 +338,10 @@ class DataParallelTrainer(BaseTrainer):
         return dict(self._stats)
 
     def get_weights(self) -> Any:
-        """The synced weights; before the first sync, those of the first worker."""
+        """The model of the last epoch: the synced weights or, if the workers have trained since, what a sync would give
+        them now; they keep their own weights. Before the first epoch, the weights of the first worker."""
+        if self._is_newer and self.workers:
+            return miniray.get(parameter_server.combined(self.param_server, self.workers))
         weights = None if self.param_server is None else miniray.get(self.param_server.pull_weights.remote())
         return super().get_weights() if weights is None else weights
 
@@ -337,9 +362,20 @@ class DataParallelTrainer(BaseTrainer):
         miniray.get([self.param_server.set_worker_weight.remote(*pair) for pair in sorted(self._weights.items())])
         super()._open()
 
+    def _one_epoch(self, epoch, kwargs):
+        result = super()._one_epoch(epoch, kwargs)
+        self._is_newer = result.get("synced") is not True
+        return result
+
+    def _takers(self):
+        if self.worker_class is None or type(self).create_worker is not DataParallelTrainer.create_worker:
+            return super()._takers()
+        cls = getattr(self.worker_class, "_class", self.worker_class)
+        return [*super()._takers(), cls, getattr(cls, "load_data_shard", None)]
+
     def _drop_workers(self):
         super()._drop_workers()
-        self.param_server = None
+        self.param_server, self._is_newer = None, False
 
     def _interval(self):
         return self.sync_interval
@@ -349,6 +385,9 @@ class DataParallelTrainer(BaseTrainer):
 
     def _sync_summary(self):
         return {**self.get_sync_stats(), "sync_s": self.report().get("sync_s", 0.0)}
+
+
+_OWN = {getattr(cls, name) for cls in (BaseTrainer, DataParallelTrainer) for name in ("create_worker", "train_epoch", *_HOOKS)}
 
 
 class _Calls:
@@ -372,10 +411,13 @@ class _Calls:
         method = getattr(trainer.workers[worker_id], "load_data_shard", None)
         if method is None:
             return None
-        return method.remote(worker_id, trainer.num_workers, **_taken_by_method(method, trainer._kwargs))
+        return method.remote(worker_id, trainer.num_workers, **arguments.taken_by_method(method, trainer._kwargs))
 
     def train(self, worker_id, epoch):
         return _method(self._trainer, worker_id, "train_epoch").remote(epoch)
+
+    def returned_nothing(self):
+        self._trainer._tell_nothing("train_epoch of a worker")
 
     def alive(self, worker_id):
         return self._trainer.workers[worker_id].__ray_ready__.remote()
@@ -456,31 +498,3 @@ def _method(trainer, worker_id, name):
     except AttributeError:
         raise AttributeError(f"worker {worker_id} of {type(trainer).__name__}, {worker!r}, has no method {name}; a worker "
                              f"needs {', '.join(trainer._needs)}") from None
-
-
-def _taken_by_method(method, kwargs):
-    """The keyword arguments that a method of the actor takes."""
-    described = method._entry[2].described() if method._entry is not None else None
-    parameters = described[2] if described is not None else ()
-    if parameters is None or any(kind == inspect.Parameter.VAR_KEYWORD for _, kind, _ in parameters):
-        return dict(kwargs)
-    names = {name for name, kind, _ in parameters
-             if kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)}
-    return {name: value for name, value in kwargs.items() if name in names}
-
-
-def _taken_by(cls, kwargs):
-    """(whether the constructor takes a positional argument, the keyword arguments that it takes)"""
-    try:
-        parameters = list(inspect.signature(cls).parameters.values())
-    except (TypeError, ValueError):
-        return True, dict(kwargs)
-    kinds = [each.kind for each in parameters]
-    positional = any(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                              inspect.Parameter.VAR_POSITIONAL) for kind in kinds)
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return positional, dict(kwargs)
-    names = [each.name for each in parameters if each.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                                               inspect.Parameter.KEYWORD_ONLY)]
-    return positional, {name: value for name, value in kwargs.items() if name in names[positional and
-                        parameters[0].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD:]}

@@ -64,6 +64,8 @@ static void begin_patience(checkpointer *checkpointer, int64_t now_us) {
     checkpointer->begun = true;
 }
 
+void checkpointer_excuse(checkpointer *checkpointer) { checkpointer->begun = false; }
+
 /* No slot has cut yet, of as many slots as the cluster map has. */
 static void forget_cuts(checkpointer *checkpointer, const cluster_map *map) {
     free(checkpointer->has_cut);

@@ -8,7 +8,9 @@
  *
  * A slow disk delays the checkpoint store: while snapshots are being saved, or no report arrives, the checkpointer
  * cannot conclude that a head has missed its cut. So patience ends only after CHECKPOINTER_SIGNS reports without
- * progress. Large cuts arrive in pieces, of all slots at once (transfer.h), and each piece is progress.
+ * progress. Large cuts arrive in pieces, of all slots at once (transfer.h), and each piece is progress. A server that
+ * copies a large slot for its cut sends nothing until it has the copy: patience does not end while a head is silent
+ * (checkpointer_excuse), for otherwise the next cut would replace this one before its first piece, again and again.
  *
  * Outside BSP a checkpoint may be exact: all slots are cut at the same step of each rank. Then ranks quiesce
  * (quiesce.h) for as short a time as possible: the cuts are saved while the ranks train.
@@ -121,6 +123,8 @@ void checkpointer_restart(checkpointer *checkpointer); /* another generation beg
 /* Repeats the orders for the wanted checkpoint. */
 void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us);
+/* A head is silent, and may be making its cut: the patience begins again. */
+void checkpointer_excuse(checkpointer *checkpointer);
 /* True: the wanted checkpoint is complete; `newest` has its number. */
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message);
 /* True: the phase of an exact checkpoint can end, so the caller calls checkpointer_order now and not with the next

@@ -20,6 +20,7 @@ typedef struct known {
     bool spoke;        /* a message of this process arrived; otherwise it is only known from a cluster map */
     bool given_up;     /* silence alone has taken this server out of the chains */
     int64_t silent_us; /* time since which it is only silent; 0: it is not */
+    int64_t heard_us;  /* time of the last message */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } known;
 
@@ -95,6 +96,7 @@ static void heard(controller *controller, process_group *group, uint32_t id, uin
     strcpy(known->address, address);
     detector_heard(controller->detector, group->watch + id, controller->now_us);
     known->given_up = false;
+    known->heard_us = controller->now_us;
 }
 
 static void spoke(process_group *group, uint32_t id, uint64_t incarnation) {
@@ -229,12 +231,22 @@ static bool assign_ranks(controller *controller, cluster_map *map) {
     return changed;
 }
 
+/* Whether a server with the head of a slot sends nothing, as while it copies a large slot. */
+static bool is_head_silent(const controller *controller, const cluster_map *map) {
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const known *head = map->slots[i].count == 0 ? NULL : find(&controller->servers, map->slots[i].chain[0].server);
+        if (head != NULL && controller->now_us - head->heard_us >= CONTROLLER_SUSPECT_US) return true;
+    }
+    return false;
+}
+
 /* `news`: order only if a phase of the checkpointer can end now. */
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
     bool pauses = controller->options.pause_us != 0 || controller_marks(controller);
     cluster_map_process *workers = pauses ? list_workers(controller) : NULL;
     quiesce_workers all = {workers, workers == NULL ? 0 : controller->workers.count};
+    if (controller_marks(controller) && is_head_silent(controller, map)) checkpointer_excuse(&controller->checkpointer);
     if (!news || checkpointer_moves(&controller->checkpointer, map, all))
         checkpointer_order(&controller->checkpointer, map, controller->batcher, all, controller->now_us);
     free(workers);

@@ -510,6 +510,33 @@ static void a_process_of_before_is_told_so(void **state) {
     stop(&world);
 }
 
+/* Time passes while servers of the set are heard, and the checkpoint store reports that it has nothing yet. Returns
+ * whether the other checkpoint is ordered. */
+static bool tries_another(world *world, int64_t for_us, uint32_t set, uint64_t first) {
+    const char *head = controller_map(world->controller)->slots[0].chain[0].server == 0 ? "s0" : "s1";
+    for (int64_t us = 0; us < for_us; us += CONTROLLER_TICK_US) {
+        hear(world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_WHOLE});
+        pass_with(world, 1, set);
+    }
+    return message_recorder_named(&world->recorder, head, SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, first) == 0;
+}
+
+/* A server that copies a large slot sends nothing meanwhile. Another order would make it begin again. */
+static void a_head_that_makes_a_cut_is_waited_for(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 2, 2);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED});
+    pass(&world, 1, 2);
+    uint32_t both = 3, head = controller_map(world.controller)->slots[0].chain[0].server;
+    controller_checkpoint(world.controller);
+    assert_false(tries_another(&world, CONTROLLER_TICK_US, both, 1));
+    assert_false(tries_another(&world, 3 * CHECKPOINTER_PATIENCE_US, both & ~(1u << head), 1));
+    assert_false(tries_another(&world, CHECKPOINTER_PATIENCE_US / 2, both, 1));
+    assert_true(tries_another(&world, CHECKPOINTER_PATIENCE_US, both, 1)); /* the head has missed its cut */
+    stop(&world);
+}
+
 /* The checkpoint store fell back to a checkpoint older than the one from which this generation begins. */
 static void a_damaged_beginning_is_gone_back_behind(void **state) {
     world world = {.checkpoints = "depot"};
@@ -549,6 +576,7 @@ int main(void) {
         cmocka_unit_test(a_process_that_has_just_left_gets_no_rank),
         cmocka_unit_test(a_process_of_before_is_told_so),
         cmocka_unit_test(a_damaged_beginning_is_gone_back_behind),
+        cmocka_unit_test(a_head_that_makes_a_cut_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,8 @@ def main():
     check("actor", miniray.get([counter.increase.remote(2) for _ in range(3)]), [2, 4, 6])
     check_sync()
     check_table()
-    print(f"task, actor, sync and table with {int(miniray.cluster_resources()['CPU'])} workers")
+    have = miniray.cluster_resources()
+    print(f"task, actor, sync and table work; workers: {int(have['CPU'])}, object store: {int(have['object_store_memory']) >> 20} MB")
 
 
 if __name__ == "__main__":

@@ -361,6 +361,13 @@ sed 's/| ✓ |$/|  |/' "$page" >"$work/page.md"
 expect 1 'a row is incomplete' "dist-check: a row without a result" "$tools/dist-check" --form "$work/page.md"
 expect 1 "no system is called 'windows'" "dist-check: a system that is not there" "$tools/dist-check" windows
 
+# ---- build: the targets of `make run` and `make` compile nothing else.
+compiled() { # TARGET: the folders of its objects
+    ninja -C "$MINIRAY_TEST_BUILD" -t commands "$1" | sed -nE 's|.* -o ([a-z-]+)[./].* -c .*|\1|p' | sort -u | tr '\n' ' '
+}
+expect 0 '^libminiray-core miniray python $' "build: make run compiles the library, the command and the package" compiled package
+expect 0 '^examples libminiray-core miniray python $' "build: make compiles the examples, too" compiled product
+
 # ---- Wrong arguments are rejected at once, before anything is built.
 expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon

@@ -25,10 +25,12 @@ static bool quota_of(const char *folder, int version, double *cpus) {
     char quota_text[NUMBER_TEXT_MAX], period_text[NUMBER_TEXT_MAX];
     long long quota, period;
     if (version == 2) {
-        if (!read_text(folder, "cpu.max", quota_text) || sscanf(quota_text, "%lld %lld", &quota, &period) != 2) return false;
+        if (!read_text(folder, "cpu.max", quota_text) || sscanf(quota_text, "%lld %lld", &quota, &period) != 2)
+            return false;
     } else {
         if (!read_text(folder, "cpu.cfs_quota_us", quota_text) || sscanf(quota_text, "%lld", &quota) != 1) return false;
-        if (!read_text(folder, "cpu.cfs_period_us", period_text) || sscanf(period_text, "%lld", &period) != 1) return false;
+        if (!read_text(folder, "cpu.cfs_period_us", period_text) || sscanf(period_text, "%lld", &period) != 1)
+            return false;
     }
     if (quota <= 0 || period <= 0) return false;
     *cpus = (double)quota / (double)period;
@@ -49,9 +51,7 @@ bool cpu_limit_quota_in(const char *proc, const char *mount, double *cpus) {
     return true;
 }
 
-bool cpu_limit_quota(double *cpus) {
-    return cpu_limit_quota_in("/proc", "/sys/fs/cgroup", cpus);
-}
+bool cpu_limit_quota(double *cpus) { return cpu_limit_quota_in("/proc", "/sys/fs/cgroup", cpus); }
 
 uint32_t cpu_limit_count(void) {
     uint32_t count = cpu_count();

@@ -163,6 +163,8 @@ static void sync_fails(const sync_fixture *fixture, const mr_sync_options *optio
     if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
     assert_int_equal(status, expected);
     assert_non_null(strstr(mr_last_error(), why));
+    if (options == NULL) assert_null(strstr(mr_last_error(), "publish")); /* nor another call of the sync */
+    assert_null(strstr(mr_last_error(), "could not start"));
     mr_release(mr, ref);
 }
 
@@ -288,6 +290,7 @@ static void an_error_names_the_difference(void **state) {
     hire(&fixture.workers[2], 0, MR_NUMPY, 0, ITEMS + 1);
     sync_fails(&fixture, NULL, MR_INVALID,
                "tensor 0 of worker 2 is float32[40001], that of worker 0 is float32[40000]");
+    assert_ptr_equal(strstr(mr_last_error(), "tensor 0 of worker 2"), mr_last_error());
     mr_actor_release(mr, fixture.workers[2]);
     hire(&fixture.workers[2], 0, MR_NUMPY, 1, ITEMS);
     sync_fails(&fixture, NULL, MR_INVALID, "worker 2");
@@ -337,19 +340,19 @@ static void the_dead_are_named_or_skipped(void **state) {
     assert_int_equal(mr_call_actor(mr, fixture.workers[0], "die", &ref), MR_OK);
     assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     sync_fails(&fixture, NULL, MR_ACTOR_DIED, "SIGKILL");
-    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "(worker 0)");
+    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "worker 0 died, because ");
     char text[512];
     stat_text(fixture.server, "last_error", text, sizeof text);
-    assert_non_null(strstr(text, "(worker 0)"));
+    assert_ptr_equal(strstr(text, "worker 0: "), text);
     const mr_sync_options skip = MR_OPTIONS(mr_sync_options, .skip_dead = 1);
     assert_int_equal(mr_model_sync(mr, fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(future_assert_int(mr, ref), 1);
     assert_true(sync_fixture_value(fixture.workers[1]) == 15 && sync_fixture_value(fixture.workers[2]) == 15);
     set_failing(fixture.workers[1], 1); /* a failure is no death */
-    sync_fails(&fixture, &skip, MR_TASK_FAILED, "(worker 1)");
+    sync_fails(&fixture, &skip, MR_TASK_FAILED, "worker 1 failed in get_weights, because no weights today");
     sync_fails(&fixture, &skip, MR_TASK_FAILED, "no weights today");
     stat_text(fixture.server, "last_error", text, sizeof text);
-    assert_string_equal(text, "no aggregation (worker 1): no weights today");
+    assert_string_equal(text, "worker 1: no weights today");
     for (int w = 1; w < SYNC_FIXTURE_WORKERS; w++) {
         assert_int_equal(mr_call_actor(mr, fixture.workers[w], "die", &ref), MR_OK);
         assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
@@ -361,7 +364,7 @@ static void the_dead_are_named_or_skipped(void **state) {
 static void an_error_names_the_dead_worker(void **state) {
     sync_fixture fixture = make_team(NULL);
     assert_int_equal(mr_call_actor(mr, fixture.workers[2], "die_when_set", NULL), MR_OK);
-    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "(worker 2)");
+    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "worker 2 died, because ");
     char text[512];
     stat_text(fixture.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "set_weights of worker 2"));

@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "miniray/train.h"
 #include "tests/support/temp_dir.h"
 
@@ -114,6 +116,8 @@ MR_METHOD(Idler, train_epoch) {
     mr_arg result[] = {mr_str("epoch"), mr_int(epoch)};
     return mr_return(call, mr_map(result, 1));
 }
+MR_CREATE(Mute) { return mr_set_self(call, calloc(1, 1), free); }
+MR_METHOD(Mute, train_epoch) { return MR_OK; }
 MR_CREATE(Nothing) { return mr_set_self(call, calloc(1, 1), free); }
 
 /* ---- Scenes. */
@@ -246,6 +250,24 @@ static void a_worker_without_shard_or_result_will_do(void **state) {
     begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Idler", .sync_interval = -1));
     assert_int_equal(epoch(&scene, 0), MR_OK);
     assert_int_equal(epoch(&scene, 1), MR_OK);
+    end(&scene);
+}
+
+static void a_train_epoch_that_returns_nothing_is_logged_once(void **state) {
+    scene scene;
+    char text[4096];
+    begin(&scene, MR_OPTIONS(mr_trainer_options, .worker_class = "Mute", .sync_interval = -1));
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    log_set_fd(fd);
+    for (int i = 0; i < 2; i++) assert_int_equal(epoch(&scene, i), MR_OK);
+    log_set_fd(STDERR_FILENO);
+    ssize_t size = pread(fd, text, sizeof text - 1, 0);
+    close(fd);
+    assert_true(size > 0);
+    text[size] = '\0';
+    char *told = strstr(text, "train_epoch of worker 0 returned nothing");
+    assert_non_null(told);
+    assert_null(strstr(told + 1, "train_epoch of"));
     end(&scene);
 }
 
@@ -445,6 +467,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_trains_averages_and_syncs),
         cmocka_unit_test(a_worker_without_shard_or_result_will_do),
+        cmocka_unit_test(a_train_epoch_that_returns_nothing_is_logged_once),
         cmocka_unit_test(a_missing_method_is_named),
         cmocka_unit_test(a_failure_is_the_workers_own),
         cmocka_unit_test(a_death_is_an_error_that_names_the_worker),

@@ -206,7 +206,7 @@ static mr_status aggregate(mr_call *call) {
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(mr_arg_value(call, 1, &owed));
     MR_TRY(mr_arg_int(call, 2, &began));
-    if (mr_value_kind(&owed) == MR_KIND_ERROR) return sync_inputs_raise(&owed, "the sync before this one");
+    if (mr_value_kind(&owed) == MR_KIND_ERROR) return sync_inputs_raise(&owed, NULL);
     sync_inputs inputs = {0};
     size_t bytes, all = mr_arg_count(call) - MODEL_SERVER_BEFORE_WEIGHTS;
     if (mr_return_count(call) != MODEL_SERVER_RETURNS(all))
@@ -249,17 +249,15 @@ static mr_status take_facts(mr_call *call, model_server *server) {
 }
 
 /* Fails if the argument is an error: with MODEL_SERVER_SKIP_DEAD, deaths arrive as values. */
-static mr_status check_arrived(mr_call *call, size_t argument, const char *what) {
+static mr_status check_arrived(mr_call *call, size_t argument) {
     mr_value value;
     MR_TRY(mr_arg_value(call, argument, &value));
-    return mr_value_kind(&value) == MR_KIND_ERROR ? sync_inputs_raise(&value, what) : MR_OK;
+    return mr_value_kind(&value) == MR_KIND_ERROR ? sync_inputs_raise(&value, NULL) : MR_OK;
 }
 
 static mr_status publish(mr_call *call) {
     model_server *server = mr_self(call);
-    MR_TRY(check_arrived(call, 0, "the sync before this one"));
-    MR_TRY(check_arrived(call, 1, "no aggregation"));
-    MR_TRY(check_arrived(call, 2, "no model"));
+    for (size_t i = 0; i < 3; i++) MR_TRY(check_arrived(call, i));
     MR_TRY(take_facts(call, server));
     MR_TRY(replace_model(call, server, 2));
     server->syncs++;
@@ -286,7 +284,7 @@ static mr_status note(mr_call *call) {
     char what[64];
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(is_fault(call, 1, false, &value, &found));
-    if (found) sync_inputs_tell(&value, "no aggregation", server->last_error);
+    if (found) sync_inputs_tell(&value, NULL, server->last_error);
     for (size_t i = MODEL_SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
         MR_TRY(is_fault(call, i, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &value, &found));
         snprintf(what, sizeof what, "set_weights of worker %zu", i - MODEL_SERVER_BEFORE_SET);

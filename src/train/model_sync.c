@@ -102,7 +102,7 @@ static mr_status add_aggregate(model_sync *sync) {
                                          .errors_as_values = taken_of(sync));
     MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args,
                           MODEL_SERVER_BEFORE_WEIGHTS + sync->count, sync->results));
-    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_WEIGHTS);
+    submit_batch_name_arguments(sync->group, &(arguments_names){"worker", "get_weights", MODEL_SERVER_BEFORE_WEIGHTS});
     sync->made[1] = MODEL_SERVER_RETURNS(sync->count);
     return MR_OK;
 }
@@ -121,7 +121,7 @@ static mr_status add_call(model_sync *sync, const char *method, int errors_as_va
     MR_TRY(mr_batch_actor(sync->group, sync->server, method,
                           &MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values), sync->args,
                           MODEL_SERVER_BEFORE_SET + sync->count, out));
-    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_SET);
+    submit_batch_name_arguments(sync->group, &(arguments_names){"worker", "set_weights", MODEL_SERVER_BEFORE_SET});
     return MR_OK;
 }
 
@@ -184,13 +184,29 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
 
 /* ---- Other calls. */
 
+/* A pull that fails with the owed failure, as it is. */
+static mr_status pull_after(mr_context *mr, mr_actor server, mr_ref owed, mr_ref *out) {
+    mr_batch *group;
+    mr_arg before = mr_future(owed);
+    MR_TRY(mr_batch_open(mr, &group));
+    mr_status status = mr_batch_actor(group, server, "pull_weights", NULL, &before, 1, out);
+    if (status != MR_OK) {
+        mr_batch_cancel(group);
+        return status;
+    }
+    submit_batch_name_arguments(group, &(arguments_names){"worker", "set_weights", 1});
+    status = mr_batch_submit(group);
+    if (status != MR_OK) mr_release(mr, *out);
+    return status;
+}
+
 mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
     if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");
     mr_ref owed;
-    bool is_owed = sync_errors_owes(mr, server, &owed);
-    mr_arg before = is_owed ? mr_future(owed) : mr_nil();
-    mr_status status = mr_actor_submit(mr, server, "pull_weights", NULL, &before, 1, out);
-    if (is_owed) mr_release(mr, owed);
+    mr_arg none = mr_nil();
+    if (!sync_errors_owes(mr, server, &owed)) return mr_actor_submit(mr, server, "pull_weights", NULL, &none, 1, out);
+    mr_status status = pull_after(mr, server, owed, out);
+    mr_release(mr, owed);
     return status;
 }
 

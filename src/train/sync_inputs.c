@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "runtime/refs/failure.h"
 
-/* The part " (worker 2)" of an error's message; empty if it has none. */
+/* "worker 2" of the message "worker 2 failed in get_weights" or "worker 2 died"; empty for another message. */
 static mr_span whose(const mr_error *error) {
-    const char *text = error->message.data, *from = memmem(text, error->message.size, " (worker ", 9);
-    const char *end = from == NULL ? NULL : memchr(from, ')', error->message.size - (size_t)(from - text));
-    return end == NULL ? (mr_span){"", 0} : (mr_span){from, (size_t)(end + 1 - from)};
+    static const char noun[] = "worker ", failed[] = " failed in ", died[] = " died";
+    const char *text = error->message.data, *end = memmem(text, error->message.size, failed, sizeof failed - 1);
+    if (end == NULL) end = memmem(text, error->message.size, died, sizeof died - 1);
+    bool is_named = end != NULL && (size_t)(end - text) > sizeof noun - 1 && memcmp(text, noun, sizeof noun - 1) == 0;
+    return is_named ? (mr_span){text, (size_t)(end - text)} : (mr_span){"", 0};
 }
 
 void sync_inputs_tell(const mr_value *value, const char *what, char out[SYNC_INPUTS_TOLD_MAX]) {
@@ -21,8 +23,9 @@ void sync_inputs_tell(const mr_value *value, const char *what, char out[SYNC_INP
     mr_span name = {"", 0};
     for (size_t depth = 0; mr_value_error(value, depth, &error) == MR_OK; depth++)
         if (name.size == 0) name = whose(&error);
-    snprintf(out, SYNC_INPUTS_TOLD_MAX, "%s%.*s: %.*s", what, (int)name.size, (const char *)name.data,
-             (int)error.message.size, (const char *)error.message.data);
+    if (what != NULL) name = (mr_span){what, strlen(what)};
+    snprintf(out, SYNC_INPUTS_TOLD_MAX, "%.*s%s%.*s", (int)name.size, (const char *)name.data,
+             name.size > 0 ? ": " : "", (int)error.message.size, (const char *)error.message.data);
 }
 
 mr_status sync_inputs_raise(const mr_value *value, const char *what) {

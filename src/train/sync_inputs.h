@@ -24,8 +24,8 @@ MR_MUST mr_status
 sync_inputs_check(const sync_inputs *inputs); /* MR_BUSY: a model copy was revoked while it was read */
 void sync_inputs_end(sync_inputs *inputs, bool written);
 
-/* The text of an argument that is an error: `what`, the worker if the error or a cause names it, and the message of the
- * last cause. */
+/* The text of an argument that is an error: `what` or, if that is NULL, the worker that the error or a cause names, and
+ * the message of the last cause. */
 enum { SYNC_INPUTS_TOLD_MAX = 4608 }; /* fits the text of any failure */
 void sync_inputs_tell(const mr_value *value, const char *what, char out[SYNC_INPUTS_TOLD_MAX]);
 mr_status sync_inputs_raise(const mr_value *value,

@@ -257,7 +257,7 @@ def test_dead_workers(ray, hire, name, mine):
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(workers[0].pid.remote())
-    with pytest.raises(ray.exceptions.RayActorError, match=r"\(worker 0\)"):
+    with pytest.raises(ray.exceptions.RayActorError, match=r"^worker 0 died, because .*killed by signal 9"):
         ray.get(ps.sync_from_workers.remote(workers))
     assert "worker 0" in ray.get(ps.get_stats.remote())["last_error"]
     assert ray.get(ps.sync_from_workers.remote(workers, on_dead="skip")) == 1
@@ -278,3 +278,27 @@ def test_a_caller_that_dies_midway_leaves_no_half_of_a_sync(ray, hire):
     assert (version, model) == (0, None) or (version == 1 and (model[0] == 2).all())
     assert ray.get(ps.sync_from_workers.remote(workers)) == version + 1
     assert all((each[0] == 2).all() for each in weights_of(ray, workers))
+
+
+@pytest.mark.parametrize("name", ["average", "mine"])
+def test_an_error_begins_with_the_worker_or_the_tensor(ray, hire, mine, name, capfd):
+    def texts(workers):
+        """The error of a sync, of the next pull after a sync whose future was dropped, and the kept text."""
+        ps = create_parameter_server(name)
+        with pytest.raises(Exception) as first:
+            ray.get(ps.sync_from_workers.remote(workers))
+        ps.sync_from_workers.remote(workers)
+        kept = ray.get(ps.get_stats.remote())["last_error"]
+        with pytest.raises(Exception) as second:
+            ray.get(ps.pull_weights.remote())
+        return str(first.value), str(second.value), kept
+    wrong = "tensor 0 of worker 1 is float64[4], that of worker 0 is float64[3]"
+    assert texts(hire([np.ones(3)], [np.ones(4)])) == (wrong,) * 3
+    workers = hire(*rows(1, 3))
+    workers[1].fail.remote(KeyError("lost"))
+    for text in texts(workers):
+        assert text.startswith("worker 1: ") and "lost" in text and "publish" not in text and "__ray_" not in text
+    printed = capfd.readouterr().err
+    assert printed.count("its result was released without a get: ") == 2  # each once
+    assert f"without a get: {wrong}" in printed and "without a get: worker 1 failed in get_weights, because KeyError" in printed
+    assert printed.count("Traceback") == 1 and "__ray_" not in printed

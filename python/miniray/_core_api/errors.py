@@ -36,7 +36,10 @@ _TAKEN = re.compile("an actor named '(.*)' exists already")  # text in node_acto
 _BY_ARGUMENT = "could not start, because an argument failed"  # text in failure.c
 _TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that exceeds the memory
 _IN_WORKER = " in worker process "  # text in worker_run.c for a failure of a task, as opposed to one of the runtime
-_OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/model_sync.c)
+_OF_WORKER = re.compile(r"(worker \d+) (?:failed in \w+|died), because ")  # the same in a sync (src/train/model_sync.c)
+_OF_SERVER = ("aggregate", "publish")  # methods of ps/_model_server.py
+# The names of a sync's calls of workers, and the methods that they call.
+_OF_SYNC = {"__ray_get_weights__": "get_weights", "__ray_lend_weights__": "get_weights", "__ray_set_weights__": "set_weights"}
 
 
 # Text in worker_exit.c and the begin of that in memory_monitor.c, whose middle is left out of long messages.
@@ -75,10 +78,14 @@ def raise_failure(code, text, detail):
             raise cause from None
         if isinstance(cause, SystemExit):  # the task ended its process, not this one
             raise exceptions.WorkerCrashedError(f"The task asked its worker to exit: {traceback_text}") from None
-        error, whose = exceptions.make_task_error(function_name, traceback_text, cause, pid), _OF_WORKER.search(text)
+        whose = _OF_WORKER.match(text)
+        traceback_text = f"{whose[1]}: {traceback_text}" if whose is not None else traceback_text
+        error = exceptions.make_task_error(function_name, traceback_text, cause, pid)
         if whose is not None:
             error.add_note(f"in {whose[1]} of the sync")
         raise error from None
+    for call, method in _OF_SYNC.items():
+        text = text.replace(call, method)
     taken = _TAKEN.search(text) if code == 3 else None
     if taken is not None:
         text = name_is_taken(taken[1])
@@ -89,7 +96,7 @@ def raise_failure(code, text, detail):
     never = _UNSCHEDULABLE.search(text) if code == _ACTOR_DIED else None
     if never is not None:
         raise exceptions.ActorUnschedulableError(never[1]) from None
-    if code == _ACTOR_DIED and "actor died" not in text:
+    if code == _ACTOR_DIED and "actor died" not in text and not _OF_WORKER.match(text):
         text = f"The actor died: {text}"
     if code == _NOT_FOUND and _GROUP_REMOVED in text:
         raise exceptions.TaskPlacementGroupRemoved(text) from None
@@ -100,7 +107,7 @@ def raise_failure(code, text, detail):
     runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
     # No memory for the task's result.
     its_own = _IN_WORKER in text and isinstance(error, exceptions.ObjectStoreFullError)
-    if runtimes and (_BY_ARGUMENT in text or its_own):
+    if runtimes and (_BY_ARGUMENT in text or _OF_WORKER.match(text) or its_own):
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None
 
@@ -108,28 +115,33 @@ def raise_failure(code, text, detail):
 def error_of(code, origin, message):
     """The exception of an error that arrived as a value."""
     origin, message = origin.decode(errors="replace"), message.decode(errors="replace")
-    return _CLASSES.get(code, RuntimeError)(f"{origin}: {message}" if origin else message)
+    error = _CLASSES.get(code, RuntimeError)(f"{origin}: {message}" if origin else message)
+    error.message_text = message
+    return error
 
 
 def describe_failure(error, name):
     """(text for people, detail for raise_failure). A call's name may be followed by its concurrency group."""
     name = name.partition("@")[0]
+    name = _OF_SYNC.get(name, name)
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
         from miniray._core_api import actor_exit as _actor_exit
         _actor_exit.leave(error.code)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
+    is_ours = False  # the parameter server has found it: what matters is its text
     if isinstance(error, exceptions.RayTaskError):  # the error of another task passes through this one
         text, error = _passing_through(error), error.cause
     else:
-        parts = traceback.format_exception(type(error), error, tracebacks.cut(error))
+        is_ours = name in _OF_SERVER and tracebacks.cut(error) is None
+        parts = [str(error)] if is_ours else traceback.format_exception(type(error), error, tracebacks.cut(error))
         text = "".join(_elided(part, _PART_MAX) for part in parts).rstrip()
-    text = _elided(f"{name}() (pid={os.getpid()})\n{text}", _TEXT_MAX)
+    text = _elided(text if is_ours else f"{name}() (pid={os.getpid()})\n{text}", _TEXT_MAX)
     detail = pickle.dumps((name, text, os.getpid(), _pickled(error)))
     if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), _pickled(_shorter(error))))
     if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), b""))
-    return f"{last[:400]}\n{text}", detail
+    return text if is_ours else f"{last[:400]}\n{text}", detail
 
 
 def _elided(text, most):

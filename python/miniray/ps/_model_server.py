@@ -156,15 +156,17 @@ def _chain(error):
 
 
 def _first_cause(error):
-    return list(_chain(error))[-1]
+    """The text of the first cause, without the call that raised it."""
+    cause = list(_chain(error))[-1]
+    return getattr(cause, "message_text", str(cause))
 
 
 def _told(error):
     """The text of the first cause of an error, with the worker if it is known."""
     named = None
     for each in _chain(error):
-        named = named or re.search(r"\(worker (\d+)\)", str(each))
-    return f"worker {named[1]}: {_first_cause(error)}" if named else str(_first_cause(error))
+        named = named or re.fullmatch(r"worker (\d+) (?:failed in \w+|died)", str(each))
+    return f"worker {named[1]}: {_first_cause(error)}" if named else _first_cause(error)
 
 
 def _size(leaf):

@@ -162,7 +162,10 @@ void actor_feed(actor *actor) {
         if (!arguments_are_settled(arguments)) break; /* a call that is not ready holds back the calls after it */
         if (arguments->failed != NULL) {
             failure *cause = failure_ref(arguments->failed);
-            invocation_fail(&call->invocation, cause->code, "could not start", cause);
+            if (arguments_are_named(arguments))
+                invocation_end_failure(&call->invocation, cause);
+            else
+                invocation_fail(&call->invocation, cause->code, "could not start", cause);
             continue;
         }
         mr_status status = actor_call_send(call);

@@ -51,18 +51,45 @@ static bool hands_on(const failure *failure) { /* whether the failure only passe
     return failure->cause != NULL && strncmp(failure->cause->message, by_argument, sizeof by_argument - 1) == 0;
 }
 
-/* Cause of a call that cannot start. Where futures have names (`noun`), a failure that only passes on an earlier one is
- * left out. */
-static failure *failure_by(const arguments_future *future) {
-    const arguments_futures *futures = future->arguments->futures;
-    failure *cause = future->object->failure;
-    bool is_named = futures->noun != NULL && future->index >= futures->first;
-    if (!is_named || (hands_on(cause) && cause->cause->cause == NULL))
-        return failure_create(cause->code, by_argument, "", failure_ref(cause));
-    if (hands_on(cause)) return failure_create(cause->code, by_argument, "", failure_ref(cause->cause->cause));
+/* The failure of a named argument: that of its call, without the call's name; of a death, its cause. */
+static failure *own_cause(const failure *failure) {
+    bool is_told = failure->cause != NULL && failure->detail == NULL && failure_is_death(failure->code);
+    return is_told ? failure_ref(failure->cause) : failure_without_origin(failure);
+}
+
+/* Failure of a call whose futures have names: the first cause, and whose it is. Failures between the two, which only
+ * pass it on, are left out. */
+static failure *failure_of_named(const arguments_future *future) {
+    const arguments_names *names = &future->arguments->futures->names;
+    const failure *cause = future->object->failure;
+    bool is_its_own = !hands_on(cause) && future->index >= names->first;
+    while (hands_on(cause) && cause->cause->cause != NULL) cause = cause->cause->cause;
+    if (!is_its_own) return failure_without_origin(cause);
     char text[NAMED_MAX];
-    snprintf(text, sizeof text, "%s (%s %u)", by_argument, futures->noun, future->index - futures->first);
-    return failure_create(cause->code, text, "", failure_ref(cause));
+    bool died = failure_is_death(cause->code);
+    snprintf(text, sizeof text, "%s %u %s%s", names->noun, future->index - names->first, died ? "died" : "failed in ",
+             died ? "" : names->method);
+    return failure_create(cause->code, text, "", own_cause(cause));
+}
+
+/* Cause of a call that cannot start, or the failure of one with named arguments. */
+static failure *failure_by(const arguments_future *future) {
+    failure *cause = future->object->failure;
+    if (arguments_are_named(future->arguments)) return failure_of_named(future);
+    return failure_create(cause->code, by_argument, "", failure_ref(cause));
+}
+
+void arguments_name(arguments *arguments, const arguments_names *names) {
+    arguments_futures *futures = arguments->futures;
+    if (futures == NULL) return;
+    futures->names = *names;
+    for (uint32_t i = 0; arguments->failed != NULL && i < futures->count; i++) { /* failed before it had the name */
+        const arguments_future *future = &futures->items[i];
+        if (future->object->state != OBJECT_FAILED || future->error != NULL) continue;
+        failure_unref(arguments->failed);
+        arguments->failed = failure_by(future);
+        return;
+    }
 }
 
 /* Records the outcome of one future. */

@@ -23,11 +23,18 @@ typedef struct arguments_future { /* a future that is waited for */
     uint32_t index;
 } arguments_future;
 
+/* Whose results the arguments from `first` on are, counted from 0, for errors; noun NULL: nobody's. With names the
+ * failure of an argument is that of the call: "worker 1 failed in get_weights, because …", "worker 1 died, because …";
+ * before `first` it is the failure itself. */
+typedef struct arguments_names {
+    const char *noun, *method; /* borrowed as long as the arguments exist */
+    uint32_t first;
+} arguments_names;
+
 typedef struct arguments_futures { /* futures among the arguments of a call */
     arguments_settled_fn *settled;
     arguments_errors errors;
-    const char *noun; /* borrowed noun for arguments from `first` on, counted from 0, in errors; or NULL */
-    uint32_t first;
+    arguments_names names;
     value_pack *given; /* the given arguments, nil in place of futures */
     uint32_t count, left;
     arguments_future items[];
@@ -73,6 +80,14 @@ static inline void arguments_fini(arguments *arguments) {
 
 static inline bool arguments_are_settled(const arguments *arguments) {
     return arguments->small_size != 0 || arguments->values != NULL || arguments->failed != NULL;
+}
+
+/* Names the futures among the arguments. */
+void arguments_name(arguments *arguments, const arguments_names *names);
+
+/* Whether a failure of these arguments is that of the call, instead of its cause. */
+static inline bool arguments_are_named(const arguments *arguments) {
+    return arguments->futures != NULL && arguments->futures->names.noun != NULL;
 }
 
 /* Bytes of the value pack, when all arguments are ready. */

@@ -50,13 +50,9 @@ static invocation *last_of(const mr_batch *group) {
     return container_of(group->requests.prev, invocation, group);
 }
 
-void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
+void submit_batch_name_arguments(mr_batch *group, const arguments_names *names) {
     context_lock(group->mr);
-    arguments_futures *futures = last_of(group)->arguments.futures;
-    if (futures != NULL) {
-        futures->noun = noun;
-        futures->first = first;
-    }
+    arguments_name(&last_of(group)->arguments, names);
     context_unlock(group->mr);
 }
 

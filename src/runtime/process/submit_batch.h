@@ -3,6 +3,7 @@
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"
+#include "runtime/client/arguments.h"
 
 struct mr_batch {
     list place; /* in the context's list */
@@ -10,9 +11,8 @@ struct mr_batch {
     list requests; /* held invocations, in the order of their addition */
 };
 
-/* For the call that was added last: its arguments from `first` on, which are futures, are named noun 0, noun 1, … in
- * the error of one that fails. `noun` is borrowed until the call has ended. The lock is taken inside. */
-void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first);
+/* Names the arguments of the call that was added last (arguments_names). The lock is taken inside. */
+void submit_batch_name_arguments(mr_batch *group, const arguments_names *names);
 
 /* The call that was added last holds back this process's later calls to the same actor until it has ended, also if the
  * actor runs several calls at a time. The lock is taken inside. */

@@ -45,6 +45,13 @@ span failure_detail(const failure *failure) {
     return failure == NULL ? (span){0} : span_of(failure->detail, failure->detail_size);
 }
 
+failure *failure_without_origin(const failure *failure) {
+    struct failure *cause = failure->cause == NULL ? NULL : failure_ref(failure->cause);
+    struct failure *copy = failure_create(failure->code, failure->message, "", cause);
+    failure_attach(copy, span_of(failure->detail, failure->detail_size));
+    return copy;
+}
+
 void failure_unref(failure *failure) {
     while (failure != NULL && --failure->refs == 0) {
         struct failure *cause = failure->cause;

@@ -25,7 +25,8 @@ static inline failure *failure_ref(failure *failure) {
     failure->refs++;
     return failure;
 }
-void failure_unref(failure *failure); /* NULL is a no-op */
+failure *failure_without_origin(const failure *failure); /* a copy, with the same cause and detail */
+void failure_unref(failure *failure);                    /* NULL is a no-op */
 
 /* Copies the detail, unless it is empty or larger than FAILURE_DETAIL_MAX. Once, before the failure is shared. */
 void failure_attach(failure *failure, span detail);

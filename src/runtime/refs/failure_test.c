@@ -147,18 +147,32 @@ static void the_story_is_told(void **state) {
     failure_unref(failed);
 }
 
+static void a_copy_without_origin_has_the_rest(void **state) {
+    failure *cause = failure_create(MR_INVALID, "division by zero", "task 'divide'", NULL);
+    failure *failed = failure_create(MR_TASK_FAILED, "no mean", "method 'mean' of actor 3", cause);
+    failure_attach(failed, span_of("pickled", 7));
+    failure *copy = failure_without_origin(failed);
+    char text[256];
+    failure_unref(failed);
+    failure_text(copy, text, sizeof text);
+    assert_string_equal(text, "no mean, because task 'divide': division by zero");
+    assert_int_equal(copy->code, MR_TASK_FAILED);
+    assert_memory_equal(failure_detail(copy).data, "pickled", failure_detail(copy).size);
+    assert_int_equal(failure_detail(copy).size, 7);
+    failure_unref(copy);
+}
+
 /* A traceback loses its middle, and not the failures that it caused. */
 static void a_long_message_leaves_room_for_the_others(void **state) {
     char traceback[2000] = "KeyError: 'lost'", text[512];
     memset(traceback + strlen(traceback), '-', sizeof traceback - 40);
     strcpy(traceback + sizeof traceback - 30, "the end of the traceback");
     failure *failed = failure_create(MR_TASK_FAILED, traceback, "method 'get_weights' of actor 1", NULL);
-    failed = failure_create(MR_TASK_FAILED, "an argument failed (worker 1)", "", failed);
-    failed = failure_create(MR_TASK_FAILED, "could not start", "method 'publish' of actor 3", failed);
+    failed = failure_create(MR_TASK_FAILED, "an argument failed", "", failed);
+    failed = failure_create(MR_TASK_FAILED, "could not start", "method 'mean' of actor 3", failed);
     failure_text(failed, text, sizeof text);
-    assert_ptr_equal(strstr(text,
-                            "method 'publish' of actor 3: could not start, because an argument failed (worker 1), "
-                            "because method 'get_weights' of actor 1: KeyError: 'lost'---"),
+    assert_ptr_equal(strstr(text, "method 'mean' of actor 3: could not start, because an argument failed, "
+                                  "because method 'get_weights' of actor 1: KeyError: 'lost'---"),
                      text);
     assert_non_null(strstr(text, "--- ... ---"));
     assert_non_null(strstr(text, "---the end of the traceback"));
@@ -283,6 +297,7 @@ int main(void) {
         cmocka_unit_test(a_very_long_chain_is_freed),
         cmocka_unit_test(the_same_place_is_named_once),
         cmocka_unit_test(the_story_is_told),
+        cmocka_unit_test(a_copy_without_origin_has_the_rest),
         cmocka_unit_test(a_long_message_leaves_room_for_the_others),
         cmocka_unit_test(the_first_cause_survives_any_depth),
         cmocka_unit_test(malformed_failures_are_refused),

@@ -1,14 +1,11 @@
 """Trainers: the epoch loop, its hooks, and the methods that a subclass may override. The library does the rest
 (miniray/train.h)."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
 
 import miniray
 from miniray import _core, exceptions
@@ -18,9 +15,6 @@ from miniray._weights import _weight_tree
 from miniray.ps import _old_names, parameter_server, strategies
 from miniray.train import arguments, checkpoint
 from miniray.train.display import MODES, open_display
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @public
@@ -36,7 +30,7 @@ class BaseTrainer:
 
     _needs = ("train_epoch",)  # methods that a worker needs, unless train_epoch is overridden
 
-    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None, **others) -> None:
+    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto", init=None, **others):
         if others:
             _old_names.refuse(f"{type(self).__name__}()", others, [*inspect.signature(BaseTrainer).parameters][:-1])
         _check_count("num_workers", num_workers, 1)
@@ -56,31 +50,31 @@ class BaseTrainer:
 
     # ---- Methods for subclasses.
 
-    def create_worker(self, worker_id, *args, **kwargs) -> Any:
+    def create_worker(self, worker_id, **kwargs):
         """Returns the actor for this worker id. It is called again for a worker that died, if max_failures allows."""
         raise NotImplementedError(f"{type(self).__name__} needs create_worker(self, worker_id, **kwargs), which returns an "
                                   f"actor: MyWorker.remote(worker_id)")
 
-    def train_epoch(self, epoch, *args, **kwargs) -> Any:
+    def train_epoch(self, epoch, **kwargs):
         """Runs one epoch: the average of the results of `train_epoch(epoch)` of all workers."""
         return self._epoch(epoch, sync=False)
 
-    def on_train_start(self, **kwargs) -> None:
+    def on_train_start(self, **kwargs):
         """Hook: the workers exist and have their shards."""
 
-    def on_epoch_start(self, epoch, *args, **kwargs) -> None:
+    def on_epoch_start(self, epoch, **kwargs):
         """Hook: an epoch is about to begin."""
 
-    def on_epoch_end(self, epoch, result, *args, **kwargs) -> None:
+    def on_epoch_end(self, epoch, result, **kwargs):
         """Hook: an epoch has ended. Changes of `result` go into the history."""
 
-    def on_train_end(self, history, *args, **kwargs) -> Any:
+    def on_train_end(self, history, **kwargs):
         """Hook: the training has ended. `train` returns its result, unless that is None."""
         return self._summary(history)
 
     # ---- Methods for programs.
 
-    def train(self, epochs, **kwargs) -> Any:
+    def train(self, epochs, **kwargs):
         """Trains and returns the result of on_train_end: {"epochs", "history", "final", "time_s", "sync"}.
 
         Other keyword arguments are passed to create_worker, to the hooks and, as far as it takes them, to
@@ -108,38 +102,38 @@ class BaseTrainer:
         given = self.on_train_end(self.history, **kwargs)
         return self._summary(self.history) if given is None else given
 
-    def stop(self) -> None:
+    def stop(self):
         """Ends the training after the current epoch; for hooks and callbacks."""
         self._stops = True
 
-    def report(self) -> dict[str, Any]:
+    def report(self):
         """Numbers of the training so far: epochs, syncs, failures, train_s, sync_s, epoch_s, slowest, slowest_s,
         fastest_s."""
         if self.native is not None:
             self._said = self.native.report()
         return dict(self._said)
 
-    def get_weights(self) -> Any:
+    def get_weights(self):
         """The weights of the first worker."""
         if not self.workers:
             raise RuntimeError("the trainer has no workers: train() creates them, and shutdown() ends them")
         return miniray.get(_method(self, 0, "get_weights").remote())
 
-    def save_checkpoint(self, epoch=None, dir=None) -> str:
+    def save_checkpoint(self, epoch=None, dir=None):
         """Writes the weights to `checkpoints/epoch-0009.npz` (.pt for torch tensors) and returns the path."""
         epoch = len(self.history) if epoch is None else epoch
         return checkpoint.save_weights(self.get_weights(), os.path.join(dir or "checkpoints", f"epoch-{epoch:04d}"))
 
-    def save_final_model(self, path=None) -> str:
+    def save_final_model(self, path=None):
         """Writes the weights to `model.npz` (.pt for torch tensors) and returns the path."""
         return checkpoint.save_weights(self.get_weights(), path or "model")
 
-    def plot(self, path="loss.png", fields=None) -> str:
+    def plot(self, path="loss.png", fields=None):
         """Plots numbers of the history over the epochs, all of them if none are named. Returns the path."""
         from miniray.train import plot
         return plot.draw(self.history, path, fields)
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         """Ends the workers, and the runtime if this trainer has started it. A second call does nothing."""
         self.report()
         self._drop_workers()
@@ -147,10 +141,10 @@ class BaseTrainer:
             miniray.shutdown()
         self._runtime, self._is_ours = None, False
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error):
         self.shutdown()
 
     # ---- Internals.
@@ -295,7 +289,7 @@ class DataParallelTrainer(BaseTrainer):
     _needs = ("train_epoch", "get_weights", "set_weights")
 
     def __init__(self, num_workers=4, sync_interval=1, sync_strategy="average", *, worker_class=None, max_failures=0,
-                 callbacks=(), display="auto", init=None, **strategy_kwargs) -> None:
+                 callbacks=(), display="auto", init=None, **strategy_kwargs):
         super().__init__(num_workers, max_failures=max_failures, callbacks=callbacks, display=display, init=init)
         _check_count("sync_interval", sync_interval, 1)
         if worker_class is not None and not (callable(worker_class) or hasattr(worker_class, "remote")):
@@ -307,7 +301,7 @@ class DataParallelTrainer(BaseTrainer):
         self._weights, self._stats, self._strategy_name = {}, None, type(made).__name__
         self._is_newer = False  # the workers have trained since the last sync
 
-    def create_worker(self, worker_id, **kwargs) -> Any:
+    def create_worker(self, worker_id, **kwargs):
         """Creates a worker of `worker_class`."""
         if self.worker_class is None:
             return super().create_worker(worker_id, **kwargs)
@@ -315,11 +309,11 @@ class DataParallelTrainer(BaseTrainer):
         positional, taken = arguments.taken_by(getattr(cls, "_class", cls), kwargs)
         return cls.remote(*(worker_id,)[:positional], **taken)
 
-    def train_epoch(self, epoch, *args, **kwargs) -> Any:
+    def train_epoch(self, epoch, **kwargs):
         """Runs one epoch, and the sync if it is due: "synced" of the result is True then."""
         return self._epoch(epoch, sync=True)
 
-    def set_worker_weight(self, worker_id, weight) -> None:
+    def set_worker_weight(self, worker_id, weight):
         """Sets the weight of a worker for the strategy "weighted", such as its number of samples; also before `train`.
         """
         worker_id, weight = parameter_server.checked_weight(worker_id, weight)
@@ -329,7 +323,7 @@ class DataParallelTrainer(BaseTrainer):
         if self.param_server is not None:
             miniray.get(self.param_server.set_worker_weight.remote(worker_id, weight))
 
-    def get_sync_stats(self) -> dict[str, Any]:
+    def get_sync_stats(self):
         """The statistics of the parameter server: version, num_syncs, strategy, initialized, and times."""
         if self.param_server is not None and miniray.is_initialized() and _core.address() == self._runtime:
             self._stats = miniray.get(self.param_server.get_stats.remote())
@@ -337,7 +331,7 @@ class DataParallelTrainer(BaseTrainer):
             return {"version": 0, "num_syncs": 0, "strategy": self._strategy_name, "initialized": False}
         return dict(self._stats)
 
-    def get_weights(self) -> Any:
+    def get_weights(self):
         """The model of the last epoch: the synced weights or, if the workers have trained since, what a sync would give
         them now; they keep their own weights. Before the first epoch, the weights of the first worker."""
         if self._is_newer and self.workers:
@@ -345,7 +339,7 @@ class DataParallelTrainer(BaseTrainer):
         weights = None if self.param_server is None else miniray.get(self.param_server.pull_weights.remote())
         return super().get_weights() if weights is None else weights
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         """Ends the workers and the parameter server, and the runtime if this trainer has started it."""
         if self.param_server is not None and self.workers:
             with contextlib.suppress(exceptions.RayError):

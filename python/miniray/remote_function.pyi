@@ -1,0 +1,1 @@
+from miniray import RemoteFunction as RemoteFunction

@@ -1,0 +1,1 @@
+from miniray import ObjectRef as ObjectRef, ObjectRefGenerator as ObjectRefGenerator

@@ -166,7 +166,7 @@ static void a_hanging_hook_does_not_delay_others(void **state) {
     assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
     snprintf(does, sizeof does, "%s", inspect_fixture_text(&step, "does"));
     mr_value_release(&answer);
-    inspect_fixture_assert_has(does, "no description: the callback of mr_on_describe still runs");
+    inspect_fixture_assert_has(does, "no description: the process still answers an earlier query");
     inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* the other steps of the answer are there */
     inspect_fixture_open_gate();
     inspect_fixture_finish(ref);

@@ -114,7 +114,7 @@ static void a_worker_that_waits_names_what_for(void **state) {
     inspect_fixture_await_row("tasks", "name", "parent", "sent", id);
     inspect_fixture_why(id, reasons);
     inspect_fixture_assert_has(reasons, "task parent|it was sent to p");
-    inspect_fixture_assert_has(reasons, "|it waits for 1 objects; the first is o");
+    inspect_fixture_assert_has(reasons, "|it waits for 1 object; the first is o");
     inspect_fixture_assert_has(reasons, "task hold|it was sent to p");
     inspect_fixture_open_gate();
     inspect_fixture_finish(ref);

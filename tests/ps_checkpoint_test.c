@@ -271,17 +271,17 @@ static void the_command_lists_and_exports(void **state) {
         const char *arguments, *words;
         int code;
     } wrong[] = {
-        {"", "use list, export NUMBER FILE, or create", 64},
-        {"create 7", "unexpected argument '7'", 64},
-        {"list --scheduler unix:/x", "--scheduler is an option of create", 64},
+        {"", "use list, export NUMBER FILE, or create", 2},
+        {"create 7", "unexpected argument '7'", 2},
+        {"list --scheduler unix:/x", "--scheduler is an option of create", 2},
         {"create --scheduler nowhere", "nowhere", 1},
-        {"delete", "unknown command 'delete'", 64},
-        {"list more", "unexpected argument 'more'", 64},
-        {"export", "number of a checkpoint and a file", 64},
-        {"export -- -1 x", "not '-1'", 64},
-        {"export 0 x", "not '0'", 64},
-        {"export --json 1 x", "--json is an option of list", 64},
-        {"export 1 x y", "unexpected argument 'y'", 64},
+        {"delete", "unknown command 'delete'", 2},
+        {"list more", "unexpected argument 'more'", 2},
+        {"export", "number of a checkpoint and a file", 2},
+        {"export -- -1 x", "not '-1'", 2},
+        {"export 0 x", "not '0'", 2},
+        {"export --json 1 x", "--json is an option of list", 2},
+        {"export 1 x y", "unexpected argument 'y'", 2},
         {"export 999999 x", "no checkpoint 999999 in", 1},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -269,7 +269,7 @@ static void arrays_are_checked(void **state) {
         table_in(ps, "dense", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
     const mr_ps_array others[] = {{.name = "v", .dims = 2, .shape = {2, 3}}, {.name = "w", .dims = 2, .shape = {3, 2}}};
     static const char *const told[] = {"with array 'w' in place of 'v'", "with arrays of other shapes",
-                                       "with 1 arrays, not 2"};
+                                       "with 1 array, not 2"};
     for (uint32_t i = 0; i < 3; i++) {
         mr_ps_table *other;
         mr_ps_table_options options =

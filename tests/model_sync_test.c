@@ -357,7 +357,7 @@ static void the_dead_are_named_or_skipped(void **state) {
         assert_int_equal(mr_call_actor(mr, fixture.workers[w], "die", &ref), MR_OK);
         assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     }
-    sync_fails(&fixture, &skip, MR_ACTOR_DIED, "all 3 workers have died");
+    sync_fails(&fixture, &skip, MR_ACTOR_DIED, "no worker is alive (0 of 3)");
     sync_fixture_dismiss(&fixture);
 }
 

@@ -78,8 +78,7 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, sync_inpu
         out->from[w] = SIZE_MAX;
     }
     if (out->count > 0) return MR_OK;
-    if (out->all == 1) return error_set(MR_ACTOR_DIED, "cannot sync: the only worker has died");
-    return error_set(MR_ACTOR_DIED, "cannot sync: all %zu workers have died", out->all);
+    return error_set(MR_ACTOR_DIED, "cannot sync: no worker is alive (0 of %zu)", out->all);
 }
 
 mr_status sync_inputs_open(mr_call *call, size_t first, bool skips_dead, sync_inputs *out) {

@@ -34,7 +34,7 @@ class Server:
         _raise_if(owed)
         present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
         if not present:
-            raise exceptions.ActorDiedError(f"cannot sync: all {len(weights)} workers have died")
+            raise exceptions.ActorDiedError(f"cannot sync: no worker is alive (0 of {len(weights)})")
         first = next(iter(present))
         lists = self._lists(present, first)
         strategy = copy.deepcopy(self.strategy) if flags & _TRIES else self.strategy

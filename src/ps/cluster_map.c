@@ -12,9 +12,8 @@
 #include "base/invariants.h"
 #include "base/varint.h"
 
-/* The fields of an encoded cluster map's head, in order (cluster_map.h), before and after the base. */
-#define HEAD_BEFORE_BASE(X) \
-    X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost) X(u64, first_term)
+/* The fields of an encoded cluster map's head, in order (cluster_map.h), up to `lost`, and after the base. */
+#define HEAD_BEFORE_REPORTED(X) X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost)
 #define HEAD_AFTER_BASE(X)    \
     X(u8, consistency.kind)   \
     X(u8, copies)             \
@@ -152,7 +151,9 @@ void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer) {
               map->rank_count <= CLUSTER_MAP_RANKS_MAX);
     writer_u8(writer, CLUSTER_MAP_LAYOUT);
 #define X(type, field) writer_##type(writer, map->field);
-    HEAD_BEFORE_BASE(X)
+    HEAD_BEFORE_REPORTED(X)
+    writer_flag(writer, map->reported);
+    writer_u64(writer, map->first_term);
     writer_u64(writer, base);
     HEAD_AFTER_BASE(X)
 #undef X
@@ -181,11 +182,15 @@ uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size) 
 static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
     uint8_t layout = reader_u8(reader);
 #define X(type, field) head->field = reader_##type(reader);
-    HEAD_BEFORE_BASE(X)
+    HEAD_BEFORE_REPORTED(X)
+    bool before = layout == CLUSTER_MAP_LAYOUT_BEFORE;
+    if (!before) head->reported = reader_flag(reader);
+    head->first_term = reader_u64(reader);
+    if (before) head->reported = head->lost && head->first_term != 0;
     *base = reader_u64(reader);
     HEAD_AFTER_BASE(X)
 #undef X
-    return !reader->failed && layout == CLUSTER_MAP_LAYOUT && head->consistency.kind <= CONSISTENCY_BSP &&
+    return !reader->failed && (before || layout == CLUSTER_MAP_LAYOUT) && head->consistency.kind <= CONSISTENCY_BSP &&
            head->copies <= CLUSTER_MAP_COPIES_MAX && head->rank_count <= CLUSTER_MAP_RANKS_MAX &&
            (!head->mixed || (head->slot_count >= 3 && head->slot_count % 2 == 1)) &&
            (!cluster_map_has_rounds(head) || head->rank_count <= RANK_SET_MAX) &&
@@ -319,7 +324,7 @@ bool cluster_map_peek(span bytes, uint64_t *number, uint64_t *generation) {
 }
 
 mr_status cluster_map_follow(cluster_map *map, span bytes) {
-    if (bytes.size > 0 && bytes.data[0] != CLUSTER_MAP_LAYOUT)
+    if (bytes.size > 0 && bytes.data[0] != CLUSTER_MAP_LAYOUT && bytes.data[0] != CLUSTER_MAP_LAYOUT_BEFORE)
         return format_reject("the cluster map", bytes.data[0], CLUSTER_MAP_LAYOUT, FORMAT_USE_SAME);
     reader reader = reader_of(bytes.data, bytes.size);
     struct cluster_map head = {0}, none = {0};

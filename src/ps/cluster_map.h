@@ -23,7 +23,8 @@
  *   3  Servers are sorted by id, each once; the `since` of servers and of ranks is the number of this cluster map or
  *      of an earlier one.
  *
- * Bytes that violate one of these are not a cluster map.
+ * Bytes that violate one of these are not a cluster map. Bytes of CLUSTER_MAP_LAYOUT_BEFORE are read: they have no
+ * `reported`, and the process that held the first rank has reported.
  *
  * Numbers of cluster maps and incarnations are written as varints (base/varint.h), as distances from the cluster map's
  * own number (d) or folded ones (f): a complete cluster map of 1,000 servers, 2,048 slots and 4,000 ranks is smaller
@@ -35,7 +36,7 @@
  *   8 8      number, generation
  *   8        birth: the number of the generation's first cluster map, in which all copies are full: empty, or
  *   8        origin: as the checkpoint of this number has them (checkpoint_store.h); 0: none
- *   1 8      lost: acknowledged pushes of the generation before are not in them; first_term
+ *   1 1 8    lost: acknowledged pushes of the generation before are not in them; reported; first_term
  *   8        base: the rest has the changes after the cluster map of this number; 0: everything
  *   1 1 4 1  consistency of tables that name none, copies wanted, staleness; mixed
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
@@ -53,7 +54,8 @@
 
 #define CLUSTER_MAP_KEY "chart"
 enum {
-    CLUSTER_MAP_LAYOUT = 7,
+    CLUSTER_MAP_LAYOUT = 8,
+    CLUSTER_MAP_LAYOUT_BEFORE = 7,
     CLUSTER_MAP_COPIES_MAX = 4,
     CLUSTER_MAP_SLOTS_MAX = 4096,
     CLUSTER_MAP_RANKS_MAX = 8192, /* RANK_SET_MAX if there are rounds */
@@ -103,10 +105,9 @@ typedef struct cluster_map_rounds { /* round policy of BSP */
 
 typedef struct cluster_map { /* a zero-initialized map means "none yet" */
     uint64_t number, generation, birth, origin;
-    bool lost; /* the previous generation had assigned ranks and ended because all replicas of a slot were lost */
-    /* number of the cluster map that first assigned a rank in this generation; that rank's process reports `lost`; 0:
-     * none */
-    uint64_t first_term;
+    bool lost;     /* the previous generation had assigned ranks and ended because all replicas of a slot were lost */
+    bool reported; /* a process has reported `lost` to its program; each that connects before reports it, too */
+    uint64_t first_term;     /* number of the cluster map that first assigned a rank in this generation; 0: none */
     consistency consistency; /* consistency of tables that name none */
     bool mixed;
     uint8_t copies;

@@ -21,6 +21,7 @@ static void fill(cluster_map *map) {
                                 .birth = 2,
                                 .origin = 1,
                                 .lost = true,
+                                .reported = true,
                                 .copies = 2,
                                 .rank_count = 3,
                                 .slot_count = 2};
@@ -53,7 +54,7 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     span all = encode(&map, 0, &bytes);
     assert_int_equal(cluster_map_follow(&again, all), MR_OK);
     assert_true(again.number == 9 && again.generation == 5 && again.birth == 2 && again.origin == 1 &&
-                again.copies == 2 && again.lost && again.first_term == 9);
+                again.copies == 2 && again.lost && again.reported && again.first_term == 9);
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
     assert_memory_equal(&again.rounds, &map.rounds, sizeof map.rounds);
     assert_memory_equal(again.slots, map.slots, 2 * sizeof *map.slots);
@@ -70,6 +71,28 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     cluster_map_fini(&again);
     cluster_map_fini(&map);
     free(bytes);
+}
+
+/* The layout before has no `reported`: a loss is reported when the first rank is assigned. */
+static void the_layout_before_is_read(void **state) {
+    enum { REPORTED_AT = 1 + 4 * 8 + 1 };
+    for (int assigned = 0; assigned < 2; assigned++) {
+        cluster_map map, again = {0};
+        uint8_t *bytes;
+        fill(&map);
+        if (!assigned) map.first_term = 0;
+        span all = encode(&map, 0, &bytes);
+        bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE;
+        memmove(&bytes[REPORTED_AT], &bytes[REPORTED_AT + 1], all.size - REPORTED_AT - 1);
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 1)), MR_OK);
+        assert_true(again.lost && again.reported == (assigned == 1) && again.first_term == map.first_term);
+        assert_memory_equal(again.ranks, map.ranks, 3 * sizeof *map.ranks);
+        bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE - 1;
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 1)), MR_CORRUPT);
+        cluster_map_fini(&again);
+        cluster_map_fini(&map);
+        free(bytes);
+    }
 }
 
 /* The first half of the slots has rounds, and the last slot is the round state. */
@@ -277,6 +300,7 @@ static void a_large_one_fits_the_metadata(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster_maps_come_back_as_they_went),
+        cmocka_unit_test(the_layout_before_is_read),
         cmocka_unit_test(slots_with_rounds_beside_others),
         cmocka_unit_test(a_mixed_map_has_two_halves_and_a_round_state),
         cmocka_unit_test(truncated_or_longer_maps_are_refused),

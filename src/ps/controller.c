@@ -47,8 +47,9 @@ struct controller {
     uint64_t *drops; /* by rank, owned: the number of an unanswered order to drop the rank; 0: none */
     load_tracker tracker;
     checkpointer checkpointer;
-    bool resumes;   /* the deployment was stopped on purpose, and no server of that time has sent a message since */
-    bool restoring; /* the end of this generation was requested */
+    bool resumes;      /* the deployment was stopped on purpose, and no server of that time has sent a message since */
+    bool restoring;    /* the end of this generation was requested */
+    uint64_t reported; /* generation whose loss a process has reported to its program; 0: none */
     uint64_t generation; /* generation of the known cluster map */
     cluster_map proposed;
     bool asking, looked; /* asking: an answer of the metadata store is pending; looked: the cluster map was read once */
@@ -343,9 +344,9 @@ static void propose(controller *controller) {
 
 /* ---- Proposals. */
 
-/* A rank may have pushed in the generation of this cluster map, or no rank has learned of an earlier loss. */
+/* A rank may have pushed in the generation of this cluster map, or no program has learned of an earlier loss. */
 static bool loses(const controller *controller, const cluster_map *before) {
-    return !controller->resumes && (before->first_term != 0 || before->lost);
+    return (!controller->resumes && before->first_term != 0) || (before->lost && !before->reported);
 }
 
 /* Proposes the first cluster map of a generation. Only servers whose own messages have arrived count as alive: a slot
@@ -432,7 +433,9 @@ static void go_on(controller *controller, const cluster_map *map) {
     bool changed = map_planner_next(map, &facts, &controller->proposed, joins, &count);
     if (!changed && count == 0 && controller->options.balance.decide_us != 0)
         changed = balance(controller, map, &facts, joins, &count);
-    if (assign_ranks(controller, &controller->proposed) || changed)
+    bool reported = map->lost && !map->reported && controller->reported == map->generation;
+    if (reported) controller->proposed.reported = true;
+    if (assign_ranks(controller, &controller->proposed) || changed || reported)
         propose(controller);
     else
         for (size_t i = 0; i < count; i++) order(controller, &joins[i]);
@@ -473,6 +476,18 @@ static void take_gate(controller *controller, const slot_message_head *from, con
                                                           .ready = message->status == SLOT_MESSAGE_OK};
 }
 
+/* Only a process that holds a rank can report. */
+static void take_report(controller *controller, const slot_message_head *from, const slot_message *message) {
+    const cluster_map *map = batcher_map(controller->batcher);
+    bool holds = false;
+    for (uint32_t i = 0; !holds && map->ranks != NULL && i < map->rank_count; i++)
+        holds = map->ranks[i].since != 0 && from->who == (SLOT_MESSAGE_WORKER | map->ranks[i].worker) &&
+                from->incarnation == map->ranks[i].incarnation;
+    if (!holds || message->name != map->generation || map->reported) return;
+    controller->reported = message->name;
+    hasten(controller);
+}
+
 /* If the checkpoint from which this generation begins is damaged, some replicas wait for it in vain; with the
  * policy `restores` another generation begins. The process of the checkpoint store logs the damage
  * (checkpoint_store_check). */
@@ -486,6 +501,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
     if (message->kind == SLOT_MESSAGE_WHOLE && from->who == SLOT_MESSAGE_CHECKPOINTS && message->payload.size != 0)
         take_damage(controller, message);
     if (message->kind == SLOT_MESSAGE_GATE) take_gate(controller, from, message);
+    if (message->kind == SLOT_MESSAGE_REPORTED) take_report(controller, from, message);
     if (message->kind == SLOT_MESSAGE_SEALED) hasten(controller);
     if (message->kind == SLOT_MESSAGE_LOAD)
         load_tracker_take(&controller->tracker, batcher_map(controller->batcher), message);

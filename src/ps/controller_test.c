@@ -452,6 +452,11 @@ static void a_loss_stays_in_the_map_until_a_rank_is_taken(void **state) {
     stop(&world);
 }
 
+static void report(world *world, uint32_t who, uint64_t incarnation, uint64_t generation) {
+    hear(world, who, incarnation, &(slot_message){.kind = SLOT_MESSAGE_REPORTED, .name = generation});
+    pass(world, 1, 0);
+}
+
 static void start_again(world *world, uint64_t stopped) {
     controller_destroy(world->controller);
     buffer before = world->value;
@@ -477,6 +482,38 @@ static void an_intended_stop_is_no_loss(void **state) {
         assert_int_equal(map->lost, way != 1);
         stop(&world);
     }
+}
+
+/* Only the process that holds a rank reports a loss, and an intended stop before its report keeps the loss. */
+static void a_loss_is_reported_by_a_rank(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    (void)serve(&world, 10);
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
+    assert_null(serve(&world, 10));
+    report(&world, SLOT_MESSAGE_WORKER | 1, 5, controller_map(world.controller)->generation);
+    assert_false(controller_map(world.controller)->reported); /* nothing is lost */
+    const cluster_map *map = serve(&world, 20);
+    assert_true(map != NULL && map->lost && !map->reported);
+    assert_null(serve(&world, 20));
+    start_again(&world, world.version);
+    map = serve(&world, 30);
+    assert_true(map != NULL && map->lost && !map->reported);
+    hear(&world, SLOT_MESSAGE_WORKER | 0, 7, NULL);
+    assert_null(serve(&world, 30));
+    map = controller_map(world.controller);
+    assert_true(map->lost && !map->reported && map->ranks[0].incarnation == 7);
+    report(&world, SLOT_MESSAGE_WORKER | 0, 6, map->generation);
+    report(&world, SLOT_MESSAGE_WORKER | 9, 7, map->generation);
+    report(&world, 0, 30, map->generation);
+    report(&world, SLOT_MESSAGE_WORKER | 0, 7, map->generation + 1);
+    assert_false(controller_map(world.controller)->reported);
+    report(&world, SLOT_MESSAGE_WORKER | 0, 7, map->generation);
+    assert_true(controller_map(world.controller)->reported && controller_map(world.controller)->lost);
+    start_again(&world, world.version);
+    map = serve(&world, 40);
+    assert_true(map != NULL && !map->lost);
+    stop(&world);
 }
 
 /* A worker whose link broke cannot learn of a loss: it does not hold the generation's first rank. */
@@ -573,6 +610,7 @@ int main(void) {
         cmocka_unit_test(a_generation_known_only_from_checkpoints_is_stored),
         cmocka_unit_test(a_loss_stays_in_the_map_until_a_rank_is_taken),
         cmocka_unit_test(an_intended_stop_is_no_loss),
+        cmocka_unit_test(a_loss_is_reported_by_a_rank),
         cmocka_unit_test(a_process_that_has_just_left_gets_no_rank),
         cmocka_unit_test(a_process_of_before_is_told_so),
         cmocka_unit_test(a_damaged_beginning_is_gone_back_behind),

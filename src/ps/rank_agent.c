@@ -19,6 +19,7 @@ struct rank_agent {
     quiesce_client quiesce;
     bool said; /* the controller has the report that all ranks stand still in this pause */
     uint64_t generation;
+    uint64_t reported; /* generation whose loss the program has learned of; 0: none */
     uint32_t rank_count;
     uint64_t *terms; /* by rank, owned; 0: not held by this process */
 };
@@ -114,6 +115,21 @@ void rank_agent_say(rank_agent *agent) {
     batcher_flush(agent->batcher);
 }
 
+/* ---- Losses. */
+
+static void say_reported(rank_agent *agent) {
+    const cluster_map *map = rank_agent_map(agent);
+    if (!map->lost || map->reported || agent->reported != map->generation) return;
+    batcher_add(agent->batcher, agent->options.controller,
+                &(slot_message){.kind = SLOT_MESSAGE_REPORTED, .name = agent->reported});
+}
+
+void rank_agent_report(rank_agent *agent, uint64_t generation) {
+    agent->reported = generation;
+    say_reported(agent);
+    batcher_flush(agent->batcher);
+}
+
 /* ---- Messages. */
 
 static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
@@ -166,6 +182,7 @@ void rank_agent_tick(rank_agent *agent, int64_t now_us) {
     agent->now_us = now_us;
     quiesce_client_tick(&agent->quiesce, now_us);
     rank_agent_say(agent);
+    say_reported(agent);
     batcher_add(agent->batcher, agent->options.controller, NULL);
     batcher_flush(agent->batcher);
     CHECK_INVARIANTS(agent->rank_count, rank_agent_check(agent));

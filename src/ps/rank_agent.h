@@ -8,6 +8,9 @@
  * The host creates a rank (rank.h) at on_begin, begun with the term, and destroys it at on_end. Messages of a term that
  * is over have no effect: servers have the cluster map that ended the term, or refuse a process with a later one.
  *
+ * The program of some process must learn of a loss: until a cluster map says that one has (cluster_map.h, `reported`),
+ * the agent repeats what rank_agent_report was told.
+ *
  * For a checkpoint all ranks may have to stop between two steps (quiesce.h). The host asks the agent whether a rank may
  * begin a step (rank_agent_rests), and the agent asks the host for the steps of its ranks (`stands`).
  *
@@ -56,6 +59,9 @@ void rank_agent_tick(rank_agent *agent, int64_t now_us);
 bool rank_agent_rests(const rank_agent *agent, uint64_t ended);
 /* Called after a push was acknowledged: reports to the controller if a pause holds and all ranks stand still. */
 void rank_agent_say(rank_agent *agent);
+
+/* The program has learned of the loss with which this generation began. */
+void rank_agent_report(rank_agent *agent, uint64_t generation);
 
 const cluster_map *rank_agent_map(const rank_agent *agent);
 void rank_agent_check(const rank_agent *agent); /* asserts the invariants above (base/invariants.h) */

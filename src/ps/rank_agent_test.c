@@ -50,15 +50,20 @@ static bool stands(void *context, uint32_t rank, uint64_t *step) {
     return world->still;
 }
 
-/* Rank i is held by cluster_map_ranks[i]. */
-static void hear_map(world *world, uint64_t number, uint32_t ranks, const cluster_map_rank *cluster_map_ranks) {
-    cluster_map map = {.number = number, .generation = 5, .birth = 1, .rank_count = ranks};
+static void hear_this_map(world *world, cluster_map map, const cluster_map_rank *cluster_map_ranks) {
     map.ranks = (cluster_map_rank *)(uintptr_t)cluster_map_ranks;
+    uint64_t number = map.number;
     slot_message_head head = {
         .generation = 5, .number = number, .incarnation = 1, .who = SLOT_MESSAGE_CONTROLLER, .address = "d"};
     message_recorder_batch batch = message_recorder_map(&head, &map);
     rank_agent_take(world->agent, batch.bytes);
     message_recorder_free(&batch);
+}
+
+/* Rank i is held by cluster_map_ranks[i]. */
+static void hear_map(world *world, uint64_t number, uint32_t ranks, const cluster_map_rank *cluster_map_ranks) {
+    hear_this_map(world, (cluster_map){.number = number, .generation = 5, .birth = 1, .rank_count = ranks},
+                  cluster_map_ranks);
 }
 
 static void start(world *world) {
@@ -103,6 +108,31 @@ static void it_plays_what_the_newest_map_says(void **state) {
     hear_map(&world, 5, 4, (cluster_map_rank[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}}); /* a late message */
     assert_true(world.begun == 3 && world.ended == 2 && rank_agent_map(world.agent)->number == 7);
     assert_int_equal(world.played[0], 6);
+    rank_agent_destroy(world.agent);
+}
+
+/* The report of a loss is repeated until a cluster map has it. */
+static void a_loss_is_reported_until_the_map_says_so(void **state) {
+    world world;
+    const cluster_map_rank rank = {7, 70, 2};
+    start(&world);
+    hear_this_map(&world, (cluster_map){.number = 2, .generation = 5, .birth = 1, .lost = true, .rank_count = 1},
+                  &rank);
+    rank_agent_tick(world.agent, RANK_AGENT_BEAT_US);
+    assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_REPORTED), 0);
+    rank_agent_report(world.agent, 4); /* an earlier generation */
+    assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_REPORTED), 0);
+    rank_agent_report(world.agent, 5);
+    assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_REPORTED, SLOT_MESSAGE_OK, 5), 1);
+    rank_agent_tick(world.agent, 2 * RANK_AGENT_BEAT_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "d", SLOT_MESSAGE_REPORTED, SLOT_MESSAGE_OK, 5), 2);
+    hear_this_map(
+        &world,
+        (cluster_map){.number = 3, .generation = 5, .birth = 1, .lost = true, .reported = true, .rank_count = 1},
+        &rank);
+    rank_agent_tick(world.agent, 3 * RANK_AGENT_BEAT_US);
+    rank_agent_report(world.agent, 5);
+    assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_REPORTED), 2);
     rank_agent_destroy(world.agent);
 }
 
@@ -189,6 +219,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_here),
         cmocka_unit_test(an_unheard_rank_acquires_another_incarnation),
+        cmocka_unit_test(a_loss_is_reported_until_the_map_says_so),
         cmocka_unit_test(it_plays_what_the_newest_map_says),
         cmocka_unit_test(it_rests_and_says_where_its_ranks_stand),
         cmocka_unit_test(a_rest_ends_by_itself),

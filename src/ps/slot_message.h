@@ -70,6 +70,7 @@
  *   PAUSED    worker → controller  for `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
  *                                 acknowledged; all bits of `lsn` set: it has left; LATER: the rank is in that step;
  *                                 GONE: the worker knows a later pause, `prev`
+ *   REPORTED  worker → controller  this process has told its program the loss with which the generation `name` began
  *   REPLACED  controller → process  a later process of the same number exists, of incarnation `name`; messages of the
  *                                 receiver are ignored
  *   PIECE     all → all           bytes of a large message from `lsn` on, of `commit` in all, in the sender's transfer
@@ -146,7 +147,8 @@ enum {
     X(PAUSE, 33)              \
     X(PAUSED, 34)             \
     X(PIECE, 35)              \
-    X(TAKEN_PIECE, 36)
+    X(TAKEN_PIECE, 36)        \
+    X(REPORTED, 37)
 
 typedef enum slot_message_kind {
 #define X(name, number) SLOT_MESSAGE_##name = number,

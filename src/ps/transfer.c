@@ -321,9 +321,11 @@ static incoming *receive(transfers *transfers, const slot_message_head *from, co
 }
 
 static bool append(incoming *in, const slot_message *piece) {
-    bool follows = piece->lsn == in->size || (MUTATED("pieces-holes") && piece->lsn > in->size);
+    bool hole = MUTATED("pieces-holes") && piece->lsn > in->size && piece->lsn <= in->total;
+    bool follows = piece->lsn == in->size || hole;
     if (in->bytes == NULL || !follows || piece->lsn + piece->payload.size > in->total || piece->lsn > in->total)
         return false;
+    if (hole) memset(shared_bytes_room(in->bytes) + in->size, 0xa5, piece->lsn - in->size); /* the same in every run */
     if (piece->payload.size != 0)
         memcpy(shared_bytes_room(in->bytes) + piece->lsn, piece->payload.data, piece->payload.size);
     in->size = piece->lsn + piece->payload.size;

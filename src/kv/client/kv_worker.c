@@ -407,7 +407,7 @@ void kv_worker_begin(kv_worker *worker) {
     kv_session *session = &worker->session;
     session->begun = true;
     session->lost = false; /* the new step's number shows the loss to the program */
-    if (kv_worker_is_ready(worker)) session->told = kv_worker_stage(worker)->generation;
+    if (kv_worker_is_ready(worker)) kv_worker_note_told(worker, kv_worker_stage(worker)->generation);
     if (kv_worker_is_open(worker)) return;
     if (session->order == KV_SESSION_ORDER_LEFT && session->step >= session->order_round)
         kv_session_set_order(session, KV_SESSION_ORDER_NONE);

@@ -57,6 +57,8 @@ const char *kv_worker_head(const kv_worker *worker, uint32_t slot);
 /* Returns MR_STALE; the error names the loss and the checkpoint with which the tables continue. Marks the loss as
  * reported. */
 mr_status kv_worker_say_lost(kv_worker *worker);
+/* The program has learned whether this generation began with a loss. */
+void kv_worker_note_told(kv_worker *worker, uint64_t generation);
 
 /* ---- Steps and rounds (kv_worker_steps.c). */
 

@@ -20,10 +20,15 @@ mr_status kv_worker_abandon(kv_worker *worker, uint64_t number) {
                      (unsigned long long)number);
 }
 
+void kv_worker_note_told(kv_worker *worker, uint64_t generation) {
+    worker->session.lost = false;
+    worker->session.told = generation;
+    if (worker->agent != NULL) rank_agent_report(worker->agent, generation);
+}
+
 mr_status kv_worker_say_lost(kv_worker *worker) {
     unsigned long long origin = kv_worker_map(worker)->origin;
-    worker->session.lost = false;
-    worker->session.told = kv_worker_map(worker)->generation;
+    kv_worker_note_told(worker, kv_worker_map(worker)->generation);
     if (origin != 0)
         return error_set(MR_STALE,
                          "acknowledged pushes are lost: all replicas of a slot were on servers that died. All tables "

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "kv/client/kv_worker_internal.h"
 
-/* Records a loss, which is reported once per generation. */
+/* Records a loss, which each process reports once per generation. */
 static void note_loss(kv_worker *worker, const cluster_map *map) {
     if (map->lost && map->generation != worker->session.told) worker->session.lost = true;
 }
@@ -102,7 +102,7 @@ void kv_worker_on_ready(void *context) {
     kv_session_synced(&worker->session, lowest, highest, round);
     /* in a deployment that is not mixed either all tables have rounds or none */
     if (!map->mixed) worker->session.joins = true;
-    if (map->ranks[kv_worker_rank(worker)].since == map->first_term) note_loss(worker, map);
+    if (!map->reported) note_loss(worker, map);
     data_client_resume(worker->client, map, lowest, worker->session.begun_before);
     arrive(worker);
     kv_worker_recall(worker);

@@ -18,11 +18,12 @@
 
 #include "base/tsan.h"
 #include "tests/support/runtime_fixture.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_child.h"
 
 enum {
-    LIMIT_MB = 400, /* of all workers; a hog below takes more than half of it */
-    STEP_MB = 10,
+    LIMIT_MB = SANITIZED ? 800 : 400, /* of all workers, also of what a sanitizer needs; a hog takes more than half */
+    STEP_MB = LIMIT_MB / 40,
     STEP_US = 40 * 1000, /* so that memory grows by about 60 MB between two checks */
     HELD_MS = 20 * 1000,
     GROUP_MB = 256,
@@ -145,7 +146,8 @@ static int one_too_large(void *argument) {
     TEST_CHILD_CHECK(open_limited(LIMIT_MB));
     TEST_CHILD_CHECK(submit("a", 2 * LIMIT_MB, 5, &ref) == MR_OK);
     TEST_CHILD_CHECK(outcome(ref) == MR_WORKER_DIED);
-    TEST_CHILD_CHECK(said("task 'hog'") && said("MINIRAY_MEMORY_LIMIT is nearly used up: ") && said(" of 400 MB"));
+    TEST_CHILD_CHECK(said("task 'hog'") && said("MINIRAY_MEMORY_LIMIT is nearly used up: ") &&
+                     said(SANITIZED ? " of 800 MB" : " of 400 MB"));
     TEST_CHILD_CHECK(said("(threshold 95 %)") && said("MB by this worker (hog), not retried as the only task"));
     TEST_CHILD_CHECK(said("(give each more num_cpus)") && said("MINIRAY_MEMORY_USAGE_THRESHOLD; largest: ") &&
                      said(" process "));

@@ -77,7 +77,7 @@ static int start_failing_workers(void *argument) {
     for (int i = 0; i < 3; i++) {
         TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
         TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_WORKER_DIED);
-        TEST_CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+        TEST_CHILD_CHECK(strstr(mr_last_error(), "before it starts Miniray") != NULL);
         mr_release(mr, ref);
     }
     mr_status status = mr_new_actor(mr, "Sleeper", &actor);
@@ -86,7 +86,7 @@ static int start_failing_workers(void *argument) {
         status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     }
     TEST_CHILD_CHECK(status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
-    TEST_CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "before it starts Miniray") != NULL);
     mr_shutdown(mr);
     return 0;
 }

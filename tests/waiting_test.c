@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/tsan.h"
 #include "miniray/runtime.h"
 #include "tests/support/runtime_main.h"
 #include "tests/support/temp_dir.h"
@@ -21,7 +22,7 @@
 enum {
     PATIENCE_US = 20 * 1000 * 1000,
     WATCHED_US = 3 * 1000 * 1000,
-    SWITCHES_MAX = 10 * 2 * 3, /* ten times the bar: two per second */
+    SWITCHES_MAX = 10 * 2 * 3 + TSAN * 40 * 3, /* ten times the bar: two per second; and ThreadSanitizer's own thread */
     LATER_US = 100 * 1000,
 };
 

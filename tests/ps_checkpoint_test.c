@@ -202,8 +202,9 @@ static void a_damaged_checkpoint_is_reported(void **state) {
     }
     must(mr_ps_checkpoints_get(scene.fixture.folder, &all));
     for (uint32_t i = 0; i < all->count; i++)
-        damaged += strstr(all->list[i].damage, "-0.safetensors is damaged") != NULL && all->list[i].table_count == 3;
+        damaged += strstr(all->list[i].damage, "-0.safetensors is damaged") != NULL;
     assert_int_equal(damaged, all->count);
+    assert_int_equal(all->list[0].table_count, 3);
     said(mr_ps_checkpoint_export(scene.fixture.folder, all->list[0].number, to), MR_CORRUPT,
          "-0.safetensors is damaged");
     assert_true(access(to, F_OK) != 0);

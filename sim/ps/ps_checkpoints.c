@@ -22,11 +22,11 @@ static void take_bytes(void *context, link_id link, span bytes) {
     checkpoint_store_take_bytes(process->store, bytes, NULL);
 }
 
-/* Tells the checker of the newest checkpoint, once. */
+/* Tells the checker of the newest checkpoint, once. While the store cannot read its disk it has none. */
 static void tell_checker(process *process, const checkpoint_store *store) {
     ps_cluster *cluster = process->cluster;
     uint64_t newest = checkpoint_store_newest(store), lsn[PS_SLOTS_MAX] = {0};
-    if (newest == process->told) return;
+    if (newest == 0 || newest == process->told) return;
     process->told = newest;
     for (uint32_t i = 0; i < cluster->slot_count; i++) lsn[i] = checkpoint_store_lsn(store, i);
     ps_checker_saved(&cluster->ps_checker, newest, lsn);

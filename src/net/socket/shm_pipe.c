@@ -368,13 +368,15 @@ static uint64_t waiting_now(const shm_pipe *pipe) {
 bool shm_pipe_readable(const shm_pipe *pipe) { return waiting_now(pipe) != 0; }
 
 /* Prefetches the first lines of the available bytes; the CPU prefetches the rest of a large message. Also prefetches
- * the line in which the last sent message ends, because the answer begins in it; its reader has finished with it. */
+ * the line of the small ring in which the last sent message ends, because the answer begins in it; its reader has
+ * finished with it. Another thread may write meanwhile: only what never changes and the published head are read. */
 bool shm_pipe_look(const shm_pipe *pipe) {
     uint64_t waiting = waiting_now(pipe);
     if (waiting == 0) return false;
     const uint8_t *at = place_of(&pipe->reads.ring, pipe->tail);
     for (size_t line = 0; line < FETCH_BYTES && line < waiting; line += LINE) __builtin_prefetch(at + line);
-    cpu_prefetch_write(place_of(&pipe->writes.ring, pipe->head));
+    uint64_t head = atomic_load_explicit(&pipe->out->head, memory_order_relaxed);
+    cpu_prefetch_write(pipe->writes.bytes + (head & (SHM_PIPE_CAPACITY - 1)));
     return true;
 }
 

@@ -361,6 +361,38 @@ sed 's/| ✓ |$/|  |/' "$page" >"$work/page.md"
 expect 1 'a row is incomplete' "dist-check: a row without a result" "$tools/dist-check" --form "$work/page.md"
 expect 1 "no system is called 'windows'" "dist-check: a system that is not there" "$tools/dist-check" windows
 
+# ---- wheel_backend: what is missing to build the sources, and the next step.
+backend() { # PATH CALL: of wheel_backend, in a folder of its own
+    mkdir -p "$work/backend"
+    (cd "$work/backend" && unset CC && PATH=$1 XDG_CACHE_HOME=$work/cache PIP_NO_INDEX=1 /usr/bin/python3 -B -c \
+        "import sys; sys.path.insert(0, sys.argv[1]); import wheel_backend; $2" "$tools")
+}
+compiler() { # PATTERN: a folder with a C compiler that fails if the program contains it
+    rm -rf "$work/cc" && mkdir "$work/cc"
+    printf '#!/bin/sh\n! /usr/bin/grep -qF "%s" program.c || { echo "program.c:1: error"; exit 1; }\n' "$1" >"$work/cc/cc"
+    chmod +x "$work/cc/cc"
+}
+compiler nothing
+expect 1 'no C compiler (cc, gcc or clang) in PATH' "wheel_backend: no compiler" backend "$work/empty" 'wheel_backend.build_wheel(".")'
+expect 1 'apt-get install gcc libc6-dev' "wheel_backend: the packages with a compiler" backend "$work/empty" 'wheel_backend.build_wheel(".")'
+expect 1 "'/none/gcc', which CC names, is not in PATH" "wheel_backend: CC without a compiler" \
+    backend "$work/cc" 'wheel_backend.os.environ["CC"] = "/none/gcc -m64"; wheel_backend.build_wheel(".")'
+expect 1 'meson is not in PATH. Leave out --no-build-isolation' "wheel_backend: no meson" backend "$work/cc" 'wheel_backend.build_wheel(".")'
+printf '#!/bin/sh\necho 1.0.1\n' | tee "$work/cc/meson" >"$work/cc/ninja"
+chmod +x "$work/cc/meson" "$work/cc/ninja"
+expect 1 'meson 1.0.1 does not know Python 3.12' "wheel_backend: an old meson" backend "$work/cc" \
+    'sys.version_info = (3, 12); wheel_backend.build_wheel(".")'
+compiler '#include <features.h>'
+expect 1 'does not find the headers of the C library' "wheel_backend: no libc6-dev" backend "$work/cc" 'wheel_backend.build_wheel(".")'
+compiler __GLIBC__
+expect 1 'does not find glibc (the C library of this system' "wheel_backend: another C library" backend "$work/cc" 'wheel_backend.build_wheel(".")'
+compiler '#include <Python.h>'
+expect 1 'does not find the headers of Python (Python.h in ' "wheel_backend: no python3-dev" backend "$work/cc" 'wheel_backend.build_wheel(".")'
+expect 1 'it needs Linux and CPython; this is cpython on darwin' "wheel_backend: another system" \
+    backend "$work/cc" 'sys.platform = "darwin"; wheel_backend.build_wheel(".")'
+expect 0 'is without libraries .* libuv1_.*: PIP_NO_INDEX forbids' "wheel_backend: sources without the libraries" \
+    backend "$PATH" 'wheel_backend.build_sdist(".")'
+
 # ---- build: the targets of `make run` and `make` compile nothing else.
 compiled() { # TARGET: the folders of its objects
     ninja -C "$MINIRAY_TEST_BUILD" -t commands "$1" | sed -nE 's|.* -o ([a-z-]+)[./].* -c .*|\1|p' | sort -u | tr '\n' ' '

@@ -87,10 +87,22 @@ installed() {
         PYTHONPATH=$(package_in "$stage/installed") program /usr/bin/python3 "$stage/installed"
 }
 
+licenses() { # in the wheel: the licence of Miniray, and of each library that it may contain
+    /usr/bin/python3 - "$stage"/dist/*.whl <<'PY'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    names = [name for name in wheel.namelist() if name.split("/")[-1] in ("LICENSE", "LICENSES.md") and ".dist-info/" in name]
+    text = "".join(wheel.read(name).decode() for name in sorted(names))
+missing = [word for word in ("| libuv, ©", "| xxHash, ©", "| msgpuck, ©", "## MIT", "## ISC", "## BSD 2-clause") if word not in text]
+sys.exit(f"{names} lack {missing}" if missing or len(names) != 2 else 0)
+PY
+}
+
 check "make dist packs" "$MINIRAY_TEST_SOURCE/tools/dist" "$build" "$stage/dist"
 check "pip install . into a virtual environment" from_sources
 check "the wheel in a virtual environment" wheel_in_venv
 check "its command" command_in "$stage/wheel"
+check "the licences of what it contains" licenses
 check "pip uninstall leaves nothing" uninstalled
 check "the wheel below another root" wheel_in_root
 check "the Debian packages unpack" unpacked

@@ -155,9 +155,11 @@ static int start_and_stop(void *world) {
     TEST_CHILD_CHECK(mr_ps_pid(mr, deployment, SERVERS, PATIENCE_US, &pids[0]) == MR_NOT_FOUND);
     TEST_CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 1);
     TEST_CHILD_CHECK(starts_of("/server-2", "miniray.PsServer") == 1);
+    mr_ps_stop(mr, deployment);
+    TEST_CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_PEER_DIED);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "has ended: its scheduler (process ") != NULL);
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    mr_ps_stop(mr, deployment);
     TEST_CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == -1);
     for (int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000; kill(pids[SERVERS], 0) == 0; usleep(1000))
         TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);

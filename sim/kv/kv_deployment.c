@@ -50,6 +50,7 @@ static void *start_scheduler(sim_node *node, const env *env, void *argument) {
 static void *start_server(sim_node *node, const env *env, void *argument) {
     const uint64_t memory = UINT64_C(1) << 34;
     process *process = create(env, argument);
+    process->site->since_us = sim_now_us(process->site->deployment->sim);
     kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
                                   .listen = sim_node_name(node),
                                   .number = process->site->number,
@@ -87,6 +88,36 @@ static void tick(void *state, int64_t now_us) {
 
 const sim_program kv_deployment_scheduler_program = {"scheduler", start_scheduler, stop, next_us, tick};
 const sim_program kv_deployment_server_program = {"server", start_server, stop, next_us, tick};
+
+static void start_node(void *context, uint64_t argument) {
+    if (!sim_node_up(context)) sim_node_start(context);
+}
+
+static void crash_here(void *context, uint64_t down_us) {
+    sim_node_crash(context, false);
+    if (down_us != 0) sim_after(sim_node_sim(context), (int64_t)down_us, start_node, context, 0);
+}
+
+/* A stop takes time, since it writes to the disk, and a crash loses what is sent in the same instant. */
+static void stop_here(void *context, uint64_t down_us) {
+    process *process = sim_node_state(context);
+    if (process->scheduler != NULL) kv_scheduler_stop(process->scheduler, "was stopped");
+    sim_node_after(context, 1, crash_here, context, down_us);
+}
+
+void kv_deployment_stop_scheduler(kv_deployment *deployment, int64_t down_us) {
+    sim_node *node = deployment->scheduler_site.node;
+    if (sim_node_up(node)) sim_node_after(node, 0, stop_here, node, (uint64_t)down_us);
+}
+
+const kv_deployment_site *kv_deployment_serving(const kv_deployment *deployment, const cluster_map *map, int64_t us) {
+    for (uint32_t i = 0; i < deployment->servers; i++) {
+        const kv_deployment_site *site = &deployment->server_sites[i];
+        bool is_up = sim_node_up(site->node) && sim_now_us(deployment->sim) - site->since_us >= us;
+        if (is_up && cluster_map_find(map, site->number) != NULL) return site;
+    }
+    return NULL;
+}
 
 static void add(kv_deployment *deployment, kv_deployment_site *site, const char *name, uint32_t number,
                 const sim_program *program) {

@@ -16,6 +16,7 @@ typedef struct kv_deployment_site { /* argument of a program */
     struct kv_deployment *deployment;
     uint32_t number; /* number of a server, or a rank */
     sim_node *node;
+    int64_t since_us; /* start of its process */
 } kv_deployment_site;
 
 typedef struct kv_deployment {
@@ -37,9 +38,15 @@ typedef struct kv_deployment {
 
 /* adds and starts all nodes; the caller fills in the fields up to `workload` */
 void kv_deployment_build(kv_deployment *deployment);
+/* Stops the scheduler on purpose, as SIGTERM does, and starts it after `down_us` (0: not); no-op if it is down. */
+void kv_deployment_stop_scheduler(kv_deployment *deployment, int64_t down_us);
+/* The first server of the map that has been up for at least `us`; NULL: none. */
+const kv_deployment_site *kv_deployment_serving(const kv_deployment *deployment, const cluster_map *map, int64_t us);
 bool kv_deployment_is_done(const kv_deployment *deployment);
 /* returns the first rank that is not done, and writes the reason */
 uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size);
+/* as kv_worker_check_end, for the worker on this node */
+mr_status kv_deployment_worker_end(const sim_node *node);
 void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t size);
 
 extern const sim_program kv_deployment_scheduler_program, kv_deployment_server_program, kv_deployment_worker_program;

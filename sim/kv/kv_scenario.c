@@ -6,7 +6,9 @@
  * checkpoints. Each seed draws a deployment; faults of all kinds occur for a while; they heal, and every rank must have
  * seen the right weights within SETTLE_US.
  *
- * The scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). */
+ * The scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). In the scenario
+ * `stop` the scheduler is stopped on purpose again and again, at times with all servers, and started again: no worker
+ * may take that for the end of the deployment while a server serves. It has no dataset. */
 #include "sim/kv/kv_scenario.h"
 
 #include <stdlib.h>
@@ -53,12 +55,50 @@ static void complain(const kv_deployment *deployment) {
                   (int)(SETTLE_US / 1000000), rank, why);
 }
 
-static void run_with(const scenario_options *options, scenario_result *result, const sim_program *forger) {
+/* ---- Stops. */
+
+typedef struct stops {
+    kv_deployment *deployment;
+    int64_t until_us;
+} stops;
+
+static void start_servers(void *context, uint64_t argument) {
+    stops *stops = context;
+    for (uint32_t i = 0; i < stops->deployment->servers; i++)
+        if (!sim_node_up(stops->deployment->server_sites[i].node))
+            sim_node_start(stops->deployment->server_sites[i].node);
+}
+
+static void end_servers(void *context, uint64_t argument) {
+    stops *stops = context;
+    for (uint32_t i = 0; i < stops->deployment->servers; i++)
+        if (sim_node_up(stops->deployment->server_sites[i].node))
+            sim_node_crash(stops->deployment->server_sites[i].node, false);
+    sim_count(stops->deployment->sim, "stops of all", 1);
+}
+
+static void stop_now(void *context, uint64_t argument) {
+    stops *stops = context;
+    sim *sim = stops->deployment->sim;
+    rng *rng = sim_rng(sim);
+    int64_t down_us = rng_between(rng, 2, 1500000);
+    if (sim_now_us(sim) >= stops->until_us) return;
+    kv_deployment_stop_scheduler(stops->deployment, down_us);
+    if (rng_chance(rng, 0.3)) {
+        sim_after(sim, rng_between(rng, 1, down_us - 1), end_servers, stops, 0);
+        sim_after(sim, down_us, start_servers, stops, 0);
+    }
+    sim_after(sim, down_us + rng_between(rng, 1, 2000000), stop_now, stops, 0);
+}
+
+static void run_with(const scenario_options *options, scenario_result *result, const sim_program *forger,
+                     bool stopped) {
     kv_deployment *deployment = xcalloc(1, sizeof *deployment);
     deployment->further = forger;
     deployment->sim = sim_create(options);
     sim_describe(deployment->sim, ps_describe);
     draw(deployment, sim_rng(deployment->sim));
+    if (stopped) deployment->checker.parts = 0;
     kv_deployment_build(deployment);
     sim_note(deployment->sim, NULL, "%u servers, %u workers, %u slots, %u copies, consistency %d(%u)%s, %d steps",
              deployment->servers, deployment->workers, deployment->scheduler.table_slots, deployment->scheduler.copies,
@@ -66,6 +106,8 @@ static void run_with(const scenario_options *options, scenario_result *result, c
              deployment->scheduler.mixed ? " and others" : "", (int)deployment->steps);
     fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 2};
     faults *faults = faults_create(deployment->sim, &limits);
+    stops stops = {.deployment = deployment, .until_us = FAULTS_US};
+    if (stopped) stop_now(&stops, 0);
     bool settled = false;
     if (sim_run(deployment->sim, FAULTS_US + FAULTS_HEAL_US) &&
         sim_run_until(deployment->sim, sim_now_us(deployment->sim) + SETTLE_US, is_done, deployment, &settled) &&
@@ -77,10 +119,14 @@ static void run_with(const scenario_options *options, scenario_result *result, c
     free(deployment);
 }
 
-static void run(const scenario_options *options, scenario_result *result) { run_with(options, result, NULL); }
+static void run(const scenario_options *options, scenario_result *result) { run_with(options, result, NULL, false); }
+
+static void run_stop(const scenario_options *options, scenario_result *result) {
+    run_with(options, result, NULL, true);
+}
 
 static void run_forgery(const scenario_options *options, scenario_result *result) {
-    run_with(options, result, &kv_forger_program);
+    run_with(options, result, &kv_forger_program, false);
 }
 
 static const scenario_mutation mutations[] = {
@@ -102,3 +148,11 @@ static const scenario_mutation forgery_mutations[] = {
 
 const scenario forgery_scenario = {"forgery", "as kv, with a process that sends what only other processes may send",
                                    forgery_mutations, run_forgery};
+
+static const scenario_mutation stop_mutations[] = {
+    {"stop-is-enough", "an announced stop ends the deployment although its servers serve", 20},
+    {0},
+};
+
+const scenario stop_scenario = {"stop", "as kv, with a scheduler that is stopped on purpose and started again",
+                                stop_mutations, run_stop};

@@ -268,6 +268,23 @@ void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t
              status == MR_OK ? "nothing is under way" : mr_last_error());
 }
 
+mr_status kv_deployment_worker_end(const sim_node *node) {
+    const kv_sim_worker *worker = sim_node_state(node);
+    return kv_worker_check_end(worker->worker);
+}
+
+/* A deployment has not ended while one of its servers serves. A worker may take a moment to reach a new process. */
+static void check_end(kv_sim_worker *worker) {
+    const int64_t moment_us = 1000000;
+    if (kv_worker_check_end(worker->worker) == MR_OK) return;
+    sim_count(sim_of(worker), "ends noticed", 1);
+    const cluster_map *map = kv_worker_map(worker->worker);
+    const kv_deployment_site *serving = kv_deployment_serving(worker->site->deployment, map, moment_us);
+    if (serving != NULL)
+        sim_violation(sim_of(worker), "rank %u is told that the deployment has ended, and server %u serves: %s",
+                      worker->site->number, serving->number, mr_last_error());
+}
+
 /* ---- The simulated process. */
 
 static void *start(sim_node *node, const env *env, void *argument) {
@@ -319,6 +336,7 @@ static void tick(void *state, int64_t now_us) {
     van_turn(van);
     go_on(worker);
     van_turn(van);
+    check_end(worker);
 }
 
 const sim_program kv_deployment_worker_program = {"worker", start, stop, next_us, tick};

@@ -25,6 +25,7 @@ typedef struct box { /* state of one address */
     link_id link;     /* v == 0: no link, not even opening */
     uint64_t process; /* the process at the address when a link was opened last; 0: none was */
     bool open;
+    bool gone;                    /* the last attempt to open a link found no process there */
     int64_t retry_us;             /* earliest time to open the link */
     char trouble[CAUSE_TEXT_MAX]; /* why the last link was not opened, or ended; "": it is open, or there was none */
     list messages;
@@ -248,6 +249,17 @@ const char *messenger_trouble(const messenger *messenger, const char *address) {
     return box == NULL ? "" : box->trouble;
 }
 
+void messenger_reach(messenger *messenger, const char *address) { (void)box_for(messenger, address); }
+
+bool messenger_is_gone(const messenger *messenger, const char *address) {
+    const box *box = find_box(messenger, address);
+    return box != NULL && box->gone && box->link.v == 0;
+}
+
+void messenger_tell_all(messenger *messenger, span bytes) {
+    map_for_each (peer, &messenger->peers) messenger_answer(messenger, (link_id){(uint32_t)peer.key}, bytes);
+}
+
 void messenger_forget(messenger *messenger, const char *address) {
     box *box = find_box(messenger, address);
     if (box == NULL) return;
@@ -268,6 +280,7 @@ static void on_open(void *context, link_id link, const peer *peer) {
     box *box = map_get(&messenger->by_link, link.v);
     if (box == NULL) return; /* opened by the peer: carries its messages, and the answers to them */
     box->open = true;
+    box->gone = false;
     box->process = peer->process;
     box->trouble[0] = '\0';
     while (!list_empty(&box->messages)) {
@@ -324,6 +337,8 @@ static void on_closed(void *context, link_id link, const cause *why) {
     box *box = map_remove(&messenger->by_link, link.v);
     if (box == NULL) return;
     box->link.v = 0;
+    /* the process of an open link that broke may live; the next attempt shows it */
+    box->gone = !box->open && (why->status == MR_NOT_FOUND || why->status == MR_PEER_DIED);
     box->open = false;
     memcpy(box->trouble, why->text, sizeof box->trouble);
     lose_messages(box);

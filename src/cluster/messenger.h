@@ -69,6 +69,12 @@ bool messenger_is_from(const messenger *messenger, link_id link, const char *add
 void messenger_end(messenger *messenger, link_id link); /* closes a link; no-op if there is none */
 /* why there is no link to the address: the error of the last one, valid until the next event; "" while one is open */
 const char *messenger_trouble(const messenger *messenger, const char *address);
+/* Opens a link to the address, unless there is one or the last attempt was less than MESSENGER_RETRY_US ago. */
+void messenger_reach(messenger *messenger, const char *address);
+/* Whether no process listens at the address, as the last attempt to open a link has shown. False: it succeeded, timed
+ * out or is under way, or there was none. */
+bool messenger_is_gone(const messenger *messenger, const char *address);
+void messenger_tell_all(messenger *messenger, span bytes); /* sends bytes over every open link, of either side */
 /* closes the link to the address; no-op if there is none */
 void messenger_forget(messenger *messenger, const char *address);
 

@@ -133,6 +133,52 @@ static void a_broken_link_is_opened_again_later(void **state) {
     assert_nothing_sent(world);
 }
 
+/* Only a failed attempt to open a link shows that no process is there. */
+static void an_address_without_a_process_is_gone(void **state) {
+    world *world = *state;
+    const mr_status failures[] = {MR_NOT_FOUND, MR_TIMEOUT, MR_PEER_DIED};
+    assert_false(messenger_is_gone(world->messenger, "a"));
+    messenger_reach(world->messenger, "a");
+    assert_int_equal(world->recorder.opened, 1);
+    messenger_reach(world->messenger, "a"); /* the link is opening */
+    assert_int_equal(world->recorder.opened, 1);
+    transport_recorder_open(&world->recorder, 1);
+    transport_recorder_close(&world->recorder, 1, MR_PEER_DIED);
+    assert_false(messenger_is_gone(world->messenger, "a"));
+    for (uint32_t i = 0; i < 3; i++) {
+        world->recorder.clock.now_us += MESSENGER_RETRY_US;
+        messenger_reach(world->messenger, "a");
+        assert_int_equal(world->recorder.opened, i + 2);
+        transport_recorder_close(&world->recorder, i + 2, failures[i]);
+        assert_int_equal(messenger_is_gone(world->messenger, "a"), failures[i] != MR_TIMEOUT);
+    }
+    world->recorder.clock.now_us += MESSENGER_RETRY_US;
+    messenger_reach(world->messenger, "a");
+    assert_false(messenger_is_gone(world->messenger, "a")); /* another process may be there by now */
+    transport_recorder_open(&world->recorder, 5);
+    assert_false(messenger_is_gone(world->messenger, "a"));
+    assert_nothing_sent(world);
+}
+
+static void all_links_are_told(void **state) {
+    world *world = *state;
+    messenger_reach(world->messenger, "a");
+    messenger_reach(world->messenger, "b");
+    transport_recorder_open(&world->recorder, 1);
+    link_id in = transport_recorder_dial_in(&world->recorder);
+    messenger_tell_all(world->messenger, span_of("end", 3));
+    bool told[4] = {false};
+    for (int i = 0; i < 2; i++) {
+        link_id link;
+        span bytes;
+        assert_true(transport_recorder_take(&world->recorder, &link, &bytes));
+        assert_memory_equal(bytes.data, "end", 3);
+        told[link.v] = true;
+    }
+    assert_true(told[1] && told[in.v]); /* not the link that is opening */
+    assert_nothing_sent(world);
+}
+
 static void an_address_that_is_none_loses_messages(void **state) {
     world *world = *state;
     world->recorder.refuses = true;
@@ -325,6 +371,8 @@ int main(void) {
         IN_WORLD(messages_wait_while_the_link_opens),
         IN_WORLD(only_a_few_wait),
         IN_WORLD(a_broken_link_is_opened_again_later),
+        IN_WORLD(an_address_without_a_process_is_gone),
+        IN_WORLD(all_links_are_told),
         IN_WORLD(an_address_that_is_none_loses_messages),
         IN_WORLD(a_full_link_loses_messages),
         IN_WORLD(answers_go_back_where_the_message_came_from),

@@ -198,6 +198,13 @@ void van_answer_message(void *van, link_id link, const control_message *message)
     free(bytes);
 }
 
+void van_announce(van *van, const control_message *message) {
+    size_t size;
+    uint8_t *bytes = control_message_write(message, &size);
+    messenger_tell_all(van->messenger, span_of(bytes, size));
+    free(bytes);
+}
+
 void van_send_value(van *van, const char *address, uint8_t kind, stamp stamp, span value) {
     van_send_message(van, address, &(control_message){.kind = kind, .stamp = stamp, .value = value});
 }

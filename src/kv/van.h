@@ -95,6 +95,8 @@ const char *van_trouble(const van *van, const char *address);
 /* Usable as callbacks: the context is the van. */
 void van_send_message(void *van, const char *address, const control_message *message);
 void van_answer_message(void *van, link_id link, const control_message *message);
+/* Sends a control message over every link, of either side. */
+void van_announce(van *van, const control_message *message);
 /* Sends a control message with a kind, a stamp and a value. */
 void van_send_value(van *van, const char *address, uint8_t kind, stamp stamp, span value);
 void van_answer_value(van *van, link_id link, uint8_t kind, stamp stamp, span value);

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "kv/client/deployment_end.h"
 #include "kv/client/ps_connection.h"
 #include "kv/control/kv_process.h"
 #include "kv/control/overview.h"
@@ -26,6 +27,7 @@ typedef struct looker {
     uint64_t token;
     int64_t ask_us;
     bool heard, done;
+    deployment_end end;
     mr_ps_cluster_map *map;
     mr_ps_processes *process_table;
     mr_ps_overview *overview; /* owned; NULL: no page of it is here */
@@ -149,7 +151,10 @@ static void take_saved(looker *looker, const control_message *message) {
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
     looker *looker = context;
     control_message message;
-    if (looker->done || control_message_decode(bytes, &message) != MR_OK || message.stamp.id != looker->token) return;
+    if (looker->done || control_message_decode(bytes, &message) != MR_OK) return;
+    if (message.kind == CONTROL_STOPPED)
+        deployment_end_take(&looker->end, van_messenger(looker->van), looker->scheduler, &message);
+    if (message.stamp.id != looker->token) return;
     looker->heard = true;
     if (looker->question == CONTROL_SAVE && message.kind == CONTROL_SAVED) take_saved(looker, &message);
     if (looker->question == CONTROL_LOOK && message.kind == CONTROL_MAP_VIEW) take_map(looker, &message);
@@ -167,6 +172,12 @@ static void tick(void *context, int64_t now_us) {
                    (stamp){.view = from, .id = looker->token, .incarnation = from}, (span){0});
 }
 
+/* Only the scheduler answers questions, so it alone need be gone. */
+static mr_status check_end(const looker *looker, const supervisor_watch *supervisor) {
+    MR_TRY(supervisor_watch_check(supervisor));
+    return deployment_end_check(&looker->end, van_messenger(looker->van), NULL);
+}
+
 /* Repeats the question until the scheduler answers. */
 static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
     static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
@@ -179,7 +190,7 @@ static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us)
     supervisor_watch *supervisor = supervisor_watch_open(van_loop(looker->van), looker->scheduler);
     int64_t until_us = clock_deadline_us(van_now_us(looker->van), timeout_us), left_us;
     mr_status status = MR_OK;
-    while (!looker->done && (status = supervisor_watch_check(supervisor)) == MR_OK &&
+    while (!looker->done && (status = check_end(looker, supervisor)) == MR_OK &&
            (left_us = until_us - van_now_us(looker->van)) > 0)
         event_loop_run_once(van_loop(looker->van), left_us);
     if (!looker->done && status == MR_OK) {

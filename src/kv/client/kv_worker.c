@@ -13,6 +13,8 @@
 
 #define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* if the size of the machine's memory is unknown */
 
+static messenger *messenger_of(const kv_worker *worker) { return van_messenger(kv_worker_van(worker)); }
+
 /* ---- Sending. */
 
 /* Sends a batch. An empty one is the end of a step, or an empty contribution to a round. */
@@ -285,19 +287,25 @@ static void take(void *context, span batch, shared_bytes *bytes) {
 
 static void take_message(void *context, const control_message *message) {
     kv_worker *worker = context;
-    if (worker->client != NULL) (void)data_client_take(worker->client, message);
+    if (message->kind == CONTROL_STOPPED)
+        deployment_end_take(&worker->end, messenger_of(worker), kv_process_scheduler(worker->process), message);
+    else if (worker->client != NULL)
+        (void)data_client_take(worker->client, message);
 }
 
 static int64_t next_us(void *context) {
     kv_worker *worker = context;
-    if (worker->agent == NULL) return CLOCK_NEVER_US;
-    int64_t next_us = rank_agent_next_us(worker->agent);
+    int64_t next_us = deployment_end_next_us(&worker->end);
+    if (worker->agent == NULL) return next_us;
+    next_us = clock_earlier_us(next_us, rank_agent_next_us(worker->agent));
     if (worker->rank != NULL) next_us = clock_earlier_us(next_us, rank_next_us(worker->rank));
     return worker->client == NULL ? next_us : clock_earlier_us(next_us, data_client_next_us(worker->client));
 }
 
 static void tick(void *context, int64_t now_us) {
     kv_worker *worker = context;
+    deployment_end_tick(&worker->end, messenger_of(worker), kv_worker_map(worker), now_us);
+    if (worker->agent == NULL) return;
     if (now_us >= rank_agent_next_us(worker->agent)) rank_agent_tick(worker->agent, now_us);
     if (worker->rank != NULL && now_us >= rank_next_us(worker->rank)) rank_tick(worker->rank, now_us);
     if (worker->client != NULL && now_us >= data_client_next_us(worker->client))
@@ -414,6 +422,10 @@ void kv_worker_begin(kv_worker *worker) {
     session->wanted = true;
     if (worker->agent != NULL) kv_worker_go_on(worker);
     CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+}
+
+mr_status kv_worker_check_end(const kv_worker *worker) {
+    return deployment_end_check(&worker->end, messenger_of(worker), kv_worker_map(worker));
 }
 
 mr_status kv_worker_ready(const kv_worker *worker) {

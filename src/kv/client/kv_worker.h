@@ -42,6 +42,9 @@ catalog_client *kv_worker_catalog(const kv_worker *worker);
 uint32_t kv_worker_rank(const kv_worker *worker);          /* KV_PROCESS_ANY: not assigned yet */
 const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet */
 
+/* MR_PEER_DIED: the deployment was stopped, and is gone (deployment_end.h). */
+MR_MUST mr_status kv_worker_check_end(const kv_worker *worker);
+
 /* MR_OK: this process holds the rank, and its next step is known. MR_BUSY: not yet; the error names the cause.
  * MR_EXISTS: another process holds the rank. MR_NOT_FOUND: the rank does not exist. */
 mr_status kv_worker_ready(const kv_worker *worker);

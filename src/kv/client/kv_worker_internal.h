@@ -1,6 +1,7 @@
 /* kv_worker_internal.h — internals of the worker process, shared by kv_worker*.c; see kv_worker.h. */
 #pragma once
 #include "kv/client/data_client.h"
+#include "kv/client/deployment_end.h"
 #include "kv/client/kv_session.h"
 #include "kv/client/kv_worker.h"
 #include "kv/client/push_encoder.h"
@@ -37,7 +38,8 @@ struct kv_worker {
     bool kept_elsewhere;              /* the program has set the folder of the rank's state */
     remote_values_map_view map_view;  /* reads exports of the servers of this machine */
     bool lends;                       /* some push referred to this process's memory */
-    data_client *client;              /* owned; NULL: the program uses no dataset */
+    deployment_end end;
+    data_client *client; /* owned; NULL: the program uses no dataset */
     /* at the end of the last step; while unchanged, its messages were delivered at most once */
     uint64_t ended_map, ended_breaks;
     uint32_t *drops; /* owned: ids of dropped tables, to be sent to the slots */

@@ -63,10 +63,12 @@ struct mr_ps {
 
 /* ---- Driving. */
 
-/* Evaluates a condition. One that does not hold when the deployment has ended never will: MR_PEER_DIED. */
+/* Evaluates a condition. While the deployment has ended, one that does not hold cannot hold soon: MR_PEER_DIED. */
 static mr_status ask(const mr_ps *ps, ps_connection_asked_fn *asked, void *argument) {
     mr_status status = asked(ps->worker, argument);
-    if (status == MR_BUSY) MR_TRY(supervisor_watch_check(ps->supervisor));
+    if (status != MR_BUSY) return status;
+    MR_TRY(supervisor_watch_check(ps->supervisor));
+    MR_TRY(kv_worker_check_end(ps->worker));
     return status;
 }
 

@@ -26,6 +26,8 @@
  *   OVERVIEW          last table of the page or 0: no         the page (overview.h)
  *                     further one, token, table
  *   AWAIT             cluster map, number                     to a live worker: the stall, as a text; not answered
+ *   STOPPED           cluster map                             over every link of the scheduler, its last message: it
+ *                                                             was stopped on purpose; how, as a text; not answered
  *   MARK              first map of the generation, question   none: asks which checkpoints may lack the sender's
  *                                                             steps (ps/low_watermark.h)
  *   MARKED            those up to it, question, oldest        8 bytes: the version of rounds in the oldest
@@ -61,7 +63,8 @@ enum {
     CONTROL_MARK,
     CONTROL_MARKED,
     CONTROL_TABLES,
-    CONTROL_TABLES_ANSWER
+    CONTROL_TABLES_ANSWER,
+    CONTROL_STOPPED
 };
 enum { CONTROL_SERVER = 1, CONTROL_WORKER = 2 };
 #define CONTROL_CHECKPOINTS "#depot" /* suffix of the scheduler's address: its checkpoint store (van.h) */

@@ -545,12 +545,26 @@ static uint64_t stopped_map(const kv_scheduler *scheduler) {
     return reader.failed ? 0 : number;
 }
 
-void kv_scheduler_stop(kv_scheduler *scheduler) {
+/* Tells all processes that wait for this deployment how it ended, and with what it can be continued. */
+static void announce_stop(kv_scheduler *scheduler, const char *how) {
+    uint64_t newest = checkpoint_thread_look_at(scheduler->thread).newest;
+    char text[ERROR_TEXT_MAX];
+    int size = snprintf(text, sizeof text, "its scheduler %.80s", how);
+    if (newest != 0 && scheduler->options.final_us != 0)
+        snprintf(text + size, sizeof text - (size_t)size, ", and checkpoint %llu is in %.120s",
+                 (unsigned long long)newest, scheduler->folder);
+    van_announce(scheduler->van, &(control_message){.kind = CONTROL_STOPPED,
+                                                    .stamp = {.view = controller_map(scheduler->controller)->number},
+                                                    .value = span_of(text, strlen(text))});
+}
+
+void kv_scheduler_stop(kv_scheduler *scheduler, const char *how) {
     uint64_t version, number = controller_map(scheduler->controller)->number;
     span value, key = span_of(STOPPED_KEY, strlen(STOPPED_KEY));
     metadata_db_get(scheduler->db, key, &version, &value);
     if (metadata_db_swap(scheduler->db, key, version, span_of(&number, sizeof number), 0) != MR_OK)
         log_warn("cannot record that this scheduler was stopped on purpose: %s", mr_last_error());
+    announce_stop(scheduler, how);
 }
 
 static uint32_t slot_count(const kv_scheduler_options *options) {

@@ -63,9 +63,9 @@ MR_MUST mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_sche
 /* Makes a last checkpoint, then stops the loop: at once if there is nothing to save (final_checkpoint.h). A second call
  * stops the loop at once. */
 void kv_scheduler_leave(kv_scheduler *scheduler);
-/* Announces an intended end of the whole deployment: the tables continue from a checkpoint at the next start, and no
- * loss is reported. */
-void kv_scheduler_stop(kv_scheduler *scheduler);
+/* Announces an intended end of the whole deployment, to the next start and to all processes that are connected: the
+ * tables continue from a checkpoint then, and no loss is reported. `how` is for errors: "was stopped by SIGTERM". */
+void kv_scheduler_stop(kv_scheduler *scheduler, const char *how);
 void kv_scheduler_close(kv_scheduler *scheduler);
 
 control_server *kv_scheduler_control_server(const kv_scheduler *scheduler);

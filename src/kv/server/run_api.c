@@ -3,10 +3,12 @@
  * SIGTERM and SIGINT are blocked in the thread that serves and read from a descriptor by its loop, so nothing is done
  * in a handler and no state is global. Tested by tests/ps_server_test.c. */
 #include <signal.h>
+#include <stdio.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/libc.h"
 #include "base/option_struct.h"
 #include "base/thread.h"
 #include "kv/control/id_allocator.h"
@@ -29,20 +31,29 @@ typedef struct signals {
     event_loop_watch *watch;
     void (*leave)(void *role); /* ends the role; a second signal ends it at once */
     void *role;
+    int first; /* the signal that ends the role; 0: none yet */
 } signals;
+
+/* The number of the signal; 0: there was none. */
+static int read_signal(int fd) {
+    struct signalfd_siginfo info;
+    return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+}
 
 static void on_signal(void *context) {
     signals *signals = context;
-    struct signalfd_siginfo info;
-    if (read(signals->fd, &info, sizeof info) != (ssize_t)sizeof info) return;
+    int number = read_signal(signals->fd);
+    if (number == 0) return;
+    if (signals->first == 0) signals->first = number;
     signals->leave(signals->role);
 }
 
 static void leave_server(void *role) { kv_server_leave(role); }
 static void leave_scheduler(void *role) { kv_scheduler_leave(role); }
 
-static mr_status serve(van *van, void (*leave)(void *role), void *role, mr_ps_listening_fn *on_listening,
-                       void *context) {
+/* *signal is the one that ended the role. */
+static mr_status serve(van *van, void (*leave)(void *role), void *role, mr_ps_listening_fn *on_listening, void *context,
+                       int *signal) {
     event_loop *loop = van_loop(van);
     signals signals = {.leave = leave, .role = role};
     sigset_t set;
@@ -60,6 +71,7 @@ static mr_status serve(van *van, void (*leave)(void *role), void *role, mr_ps_li
     }
     if (signals.fd >= 0) close(signals.fd);
     pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
+    *signal = signals.first;
     return status;
 }
 
@@ -97,6 +109,12 @@ static mr_status check_scheduler(const mr_ps_scheduler_options *options) {
     return MR_OK;
 }
 
+static void stop_scheduler(kv_scheduler *scheduler, int signal) {
+    char how[80];
+    snprintf(how, sizeof how, "(process %d) was stopped by SIG%s", (int)getpid(), libc_signal_name(signal));
+    kv_scheduler_stop(scheduler, how);
+}
+
 mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     char address[DMLC_ADDRESS_MAX];
     mr_ps_scheduler_options copy;
@@ -131,10 +149,11 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     MR_TRY(kv_scheduler_open(&own, &scheduler));
     mr_status status =
         handle(control_server_notes(kv_scheduler_control_server(scheduler)), options->apps, options->app_count);
+    int signal = 0;
     if (status == MR_OK)
-        status =
-            serve(kv_scheduler_van(scheduler), leave_scheduler, scheduler, options->on_listening, options->context);
-    if (status == MR_OK) kv_scheduler_stop(scheduler);
+        status = serve(kv_scheduler_van(scheduler), leave_scheduler, scheduler, options->on_listening, options->context,
+                       &signal);
+    if (status == MR_OK) stop_scheduler(scheduler, signal);
     kv_scheduler_close(scheduler);
     return status;
 }
@@ -171,8 +190,9 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     app_rpc *rpc = control_client_notes(kv_process_control(kv_server_kv_process(server)));
     status = app_rpc_handle(rpc, USER_OPTIMIZER_ASK_APP, say_own, optimizers);
     if (status == MR_OK) status = handle(rpc, options->apps, options->app_count);
+    int signal;
     if (status == MR_OK)
-        status = serve(kv_server_van(server), leave_server, server, options->on_listening, options->context);
+        status = serve(kv_server_van(server), leave_server, server, options->on_listening, options->context, &signal);
     if (status == MR_OK && kv_server_is_deposed(server))
         status = error_set(MR_EXISTS, "another process has become server %u; this one ends",
                            kv_process_number(kv_server_kv_process(server)));

@@ -361,6 +361,13 @@ sed 's/| ✓ |$/|  |/' "$page" >"$work/page.md"
 expect 1 'a row is incomplete' "dist-check: a row without a result" "$tools/dist-check" --form "$work/page.md"
 expect 1 "no system is called 'windows'" "dist-check: a system that is not there" "$tools/dist-check" windows
 
+# ---- roots: a system for another machine needs an emulator.
+for command in arch-test mount; do stub $command 'exit 1'; done
+stub tee 'exec cat >/dev/null'
+stub id 'echo 0'
+expect 1 'programs for arm64 do not run here: it needs qemu-user-static' "roots: no emulator" \
+    env PATH="$work/bin:$PATH" "$tools/roots" make none debian-12-arm64
+
 # ---- wheel_backend: what is missing to build the sources, and the next step.
 backend() { # PATH CALL: of wheel_backend, in a folder of its own
     mkdir -p "$work/backend"

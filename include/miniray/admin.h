@@ -42,7 +42,7 @@ typedef struct mr_node_options {
     double num_gpus;       /* with CUDA_VISIBLE_DEVICES: the first ones of that list [0] */
     const char *resources; /* "name=2,other=0.5" [none] */
     size_t store_bytes;    /* shared memory [the option arena_bytes, else mr_store_bytes_default] */
-    int num_cpus;          /* tasks that run at once [the CPUs that this process may use: affinity, cgroup] */
+    int num_cpus;          /* tasks that run at once [mr_num_cpus_default] */
 } mr_node_options;
 
 typedef struct mr_node_info {
@@ -61,6 +61,10 @@ MR_API void mr_memory_get(mr_memory *out);
  * or of its address space if that is limited to less; at least 64 MB. Pages are allocated when they are written
  * first, so an idle node uses little memory and starts fast, whatever the size. */
 MR_API size_t mr_store_bytes_default(void);
+
+/* The default number of workers of a node: the CPUs that this process may use, which are those of its affinity mask, at
+ * most the CPU limit of the control groups around it, rounded up. */
+MR_API int mr_num_cpus_default(void);
 
 /* Starts the same executable again as a node and waits until it is ready; the node outlives this process. `out` may be
  * NULL here and below. MR_EXISTS: a node runs at that address. */

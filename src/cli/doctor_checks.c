@@ -207,24 +207,25 @@ static void check_overcommit(doctor_check_finding *finding, const settings *sett
 
 /* ---- CPUs. */
 
-static void check_cpus(doctor_check_finding *finding, const settings *settings) {
+static int cpus_of_mask(void) {
     cpu_set_t allowed;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : (int)online;
-    found(finding, mine >= 2 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%d of %ld may be used", mine, online);
+    return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed)
+                                                               : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static void check_quota(doctor_check_finding *finding, const settings *settings) {
-    char text[64] = "";
-    long long quota = 0, period = 0;
-    bool known = read_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
-    if (!known || sscanf(text, "%lld %lld", &quota, &period) != 2 || period <= 0) {
+static void check_cpus(doctor_check_finding *finding, const settings *settings) {
+    int mine = cpus_of_mask();
+    found(finding, mine >= 2 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%d of %ld may be used", mine,
+          sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* A limit of a cgroup for which a node starts fewer workers than there are CPUs. */
+static void check_cpu_limit(doctor_check_finding *finding, const settings *settings) {
+    int workers = mr_num_cpus_default();
+    if (workers >= cpus_of_mask())
         found(finding, DOCTOR_CHECK_OK, "no limit");
-        return;
-    }
-    double cpus = (double)quota / (double)period;
-    found(finding, cpus < (double)sysconf(_SC_NPROCESSORS_ONLN) ? DOCTOR_CHECK_WARN : DOCTOR_CHECK_OK, "%.2g CPUs",
-          cpus);
+    else
+        found(finding, workers >= 2 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "at most %d for this container", workers);
 }
 
 /* ---- Files. */
@@ -350,9 +351,8 @@ static const struct {
      "sysctl vm.overcommit_memory=0"},
     {"CPUs", check_cpus, "Caller and worker share one CPU: each call costs two switches between them.",
      "allow more CPUs: taskset, or the container's cpuset"},
-    {"container CPUs", check_quota,
-     "A node starts one worker per CPU, more than the quota can run: workers are throttled.",
-     "raise the quota, or set num_cpus to it"},
+    {"container CPUs", check_cpu_limit, "Caller and worker together get the time of one CPU.",
+     "raise the container's limit of CPUs"},
     {"session dir", check_folder,
      "A node's sockets and logs are at another place: /tmp, /run/user/UID, /dev/shm or /var/tmp.",
      "set TMPDIR to a short path that this user can write to"},

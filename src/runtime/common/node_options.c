@@ -11,9 +11,9 @@
 #include "runtime/common/memory_limit.h"
 #include "runtime/common/runtime_config.h"
 
-static uint32_t workers_of_this_machine(void) {
+int mr_num_cpus_default(void) {
     uint32_t count = cpu_limit_count();
-    return count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : count;
+    return count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : (int)count;
 }
 
 /* Limits num_gpus to the devices in CUDA_VISIBLE_DEVICES, which the node inherits. */
@@ -31,7 +31,7 @@ mr_status node_options_read(const mr_node_options *options, const char *cpus, bo
         return error_set(MR_INVALID, "%s is %d: 1 to %d, or 0 for the CPUs of the machine", cpus, options->num_cpus,
                          BOOT_WORKERS_MAX);
     memset(out, 0, sizeof *out);
-    out->workers = options->num_cpus == 0 ? workers_of_this_machine() : (uint32_t)options->num_cpus;
+    out->workers = (uint32_t)(options->num_cpus == 0 ? mr_num_cpus_default() : options->num_cpus);
     out->arena_bytes = options->store_bytes != 0 ? options->store_bytes
                        : config.arena_bytes != 0 ? (uint64_t)config.arena_bytes
                                                  : memory_limit_store_bytes();

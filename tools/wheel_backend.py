@@ -217,6 +217,15 @@ def metadata():
         return "\n".join(lines + ["Description-Content-Type: text/markdown", "", file.read()])
 
 
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """PEP 517: so that pip rejects other versions of Python before it builds."""
+    about = f"{stem()}.dist-info"
+    os.makedirs(os.path.join(metadata_directory, about))
+    with open(os.path.join(metadata_directory, about, "METADATA"), "w") as file:
+        file.write(metadata())
+    return about
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 517. The setting `build-folder` names a build to take instead of build/lto or a folder for this wheel alone."""
     with tempfile.TemporaryDirectory() as work:

@@ -66,6 +66,11 @@ MR_API size_t mr_store_bytes_default(void);
  * most the CPU limit of the control groups around it, rounded up. */
 MR_API int mr_num_cpus_default(void);
 
+/* Writes the directory of this user's nodes, which has their sockets and session directories, and creates nothing: at
+ * the first usable place of XDG_RUNTIME_DIR, TMPDIR, /tmp, /run/user/UID, /dev/shm and /var/tmp. MR_DENIED, MR_IO: none
+ * is usable. */
+MR_API MR_MUST mr_status mr_sessions_dir(char out[112]);
+
 /* Starts the same executable again as a node and waits until it is ready; the node outlives this process. `out` may be
  * NULL here and below. MR_EXISTS: a node runs at that address. */
 MR_API MR_MUST mr_status mr_node_start(const mr_node_options *options, mr_node_info *out);

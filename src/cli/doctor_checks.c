@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -78,6 +79,7 @@ static int64_t memory_of(const char *key) {
 
 typedef struct settings { /* values of options that checks need */
     int64_t arena_bytes;
+    char spill_dir[PATH_MAX];
     char error[DOCTOR_CHECK_TEXT]; /* why the options are not valid; "": they are */
 } settings;
 
@@ -246,21 +248,30 @@ static bool is_planted(const char *folder, char *path, size_t size) {
 
 static void check_folder(doctor_check_finding *finding, const settings *settings) {
     const char *path = folder();
-    char planted[DOCTOR_CHECK_TEXT / 2];
-    if (access(path, W_OK | X_OK) != 0)
-        found(finding, DOCTOR_CHECK_WARN, "%s: %s", path, strerror(errno));
+    char planted[DOCTOR_CHECK_TEXT / 2], used[112];
+    if (mr_sessions_dir(used) != MR_OK)
+        found(finding, DOCTOR_CHECK_FAIL, "%s", mr_last_error());
+    else if (access(path, W_OK | X_OK) != 0)
+        found(finding, DOCTOR_CHECK_WARN, "%s: %s; nodes use %s", path, strerror(errno), used);
     else if (is_planted(path, planted, sizeof planted))
-        found(finding, DOCTOR_CHECK_WARN, "%s is not a directory of this user", planted);
+        found(finding, DOCTOR_CHECK_WARN, "%s is not a directory of this user; nodes use %s", planted, used);
     else if (strlen(path) > FOLDER_LONGEST)
-        found(finding, DOCTOR_CHECK_WARN, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
-              FOLDER_LONGEST);
+        found(finding, DOCTOR_CHECK_WARN, "%s is %zu bytes long, paths of sockets need at most %d; nodes use %s", path,
+              strlen(path), FOLDER_LONGEST, used);
     else
         found(finding, DOCTOR_CHECK_OK, "%s", path);
 }
 
+/* The directory of spilled objects and logs. */
 static void check_disk(doctor_check_finding *finding, const settings *settings) {
     struct statvfs disk;
-    const char *path = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    char path[PATH_MAX];
+    if (strcmp(settings->spill_dir, "none") == 0) {
+        found(finding, DOCTOR_CHECK_OK, "objects are not spilled (spill_dir is none)");
+        return;
+    }
+    snprintf(path, sizeof path, "%s", settings->spill_dir);
+    if (path[0] == '\0' && mr_sessions_dir(path) == MR_OK && access(path, F_OK) != 0) *strrchr(path, '/') = '\0';
     if (statvfs(path, &disk) != 0) {
         found(finding, DOCTOR_CHECK_WARN, "%s: %s", path, strerror(errno));
         return;
@@ -354,7 +365,7 @@ static const struct {
     {"container CPUs", check_cpu_limit, "Caller and worker together get the time of one CPU.",
      "raise the container's limit of CPUs"},
     {"session dir", check_folder,
-     "A node's sockets and logs are at another place: /tmp, /run/user/UID, /dev/shm or /var/tmp.",
+     "A node's sockets and logs are not where XDG_RUNTIME_DIR or TMPDIR says, or at no place.",
      "set TMPDIR to a short path that this user can write to"},
     {"disk", check_disk, "There is little space for logs and for objects that are spilled from memory.",
      "free some space, or set MINIRAY_SPILL_DIR to a directory on another disk"},
@@ -364,19 +375,21 @@ static const struct {
 };
 _Static_assert(sizeof checks / sizeof *checks <= DOCTOR_CHECK_MAX, "checkup_finding arrays have room for every check");
 
-static void keep_arena(void *argument, const mr_config_option *option) {
-    int64_t *bytes = argument;
+static void keep(void *argument, const mr_config_option *option) {
+    settings *settings = argument;
     char unit = 'B';
     double value = 0;
+    if (strcmp(option->name, "spill_dir") == 0)
+        snprintf(settings->spill_dir, sizeof settings->spill_dir, "%s", option->value);
     if (strcmp(option->name, "arena_bytes") != 0 || sscanf(option->value, "%lf%c", &value, &unit) < 1) return;
     double scale = unit == 'k' ? 1024 : unit == 'M' ? 1048576 : unit == 'G' ? 1073741824 : 1;
-    *bytes = (int64_t)(value * scale);
+    settings->arena_bytes = (int64_t)(value * scale);
 }
 
 size_t doctor_check(doctor_check_finding findings[DOCTOR_CHECK_MAX]) {
     size_t count = sizeof checks / sizeof *checks;
     settings settings = {0};
-    if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK)
+    if (mr_config_each(NULL, keep, &settings) != MR_OK)
         snprintf(settings.error, sizeof settings.error, "%s", mr_last_error());
     if (settings.arena_bytes == 0) settings.arena_bytes = (int64_t)mr_store_bytes_default();
     for (size_t i = 0; i < count; i++) {

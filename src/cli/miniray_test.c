@@ -290,10 +290,15 @@ static void the_doctor_looks_at_the_machine(void **state) {
     assert_int_equal(outcome.code, strstr(outcome.out, "\nfail  ") != NULL);
     outcome = run(LIST("doctor"), LIST("TMPDIR=/nowhere/at/all", "MINIRAY_LOG_LEVEL=none"));
     assert_int_equal(outcome.code, 1);
-    assert_has(outcome.out, "\nwarn   session dir       /nowhere/at/all: No such file or directory\n");
-    assert_has(outcome.out, "\nwarn: session dir\n  A node's sockets and logs are at another place: ");
+    assert_has(outcome.out, "\nwarn   session dir       /nowhere/at/all: No such file or directory; nodes use /");
+    assert_has(outcome.out,
+               "\nwarn: session dir\n  A node's sockets and logs are not where XDG_RUNTIME_DIR or TMPDIR says");
+    assert_null(strstr(outcome.out, "free below /nowhere"));
+    assert_null(strstr(outcome.out, "disk              /nowhere"));
     assert_has(outcome.out, "\nfail   options           MINIRAY_LOG_LEVEL: 'none' is not allowed");
     assert_null(strstr(outcome.out, "This machine has everything"));
+    outcome = run(LIST("doctor"), LIST("MINIRAY_SPILL_DIR=/nowhere/else"));
+    assert_has(outcome.out, "\nwarn   disk              /nowhere/else: No such file or directory\n");
     outcome = run(LIST("doctor", "--json"), LIST("MINIRAY_ARENA_BYTES=16384G"));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.out, "{\"format\":2,\"good\":false,\"checks\":[{\"name\":\"kernel\",");

@@ -14,11 +14,19 @@
 
 #include "base/error.h"
 #include "base/user_dir.h"
+#include "miniray/admin.h"
 #include "runtime/common/socket_dir.h"
 
 enum { TRIES = 100 };
 
 _Static_assert((int)SESSION_DIR_MAX >= (int)USER_DIR_MAX, "the base fits");
+
+mr_status mr_sessions_dir(char out[112]) {
+    char base[USER_DIR_MAX];
+    MR_TRY(user_dir_find(base));
+    snprintf(out, 112, "%s", base);
+    return MR_OK;
+}
 
 /* The socket of the standalone node: where one is, or where one would be. */
 static mr_status find_node(char out[SESSION_DIR_MAX]) {

@@ -8,6 +8,7 @@ from typing import Any
 
 from miniray import _core
 from miniray._core_api import cluster as _cluster, ids as _ids, local_mode as _local_mode, session as _session, tracebacks
+from miniray._core_api.tracebacks import public_module
 
 _NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", _ids.ActorID: "actor_id"}
 
@@ -221,3 +222,6 @@ def get_runtime_context() -> RuntimeContext:
         from miniray._core_api import api as _api
         _api.auto_init()
     return RuntimeContext()
+
+
+public_module(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from miniray._core_api import runtime_env as _runtime_env
+from miniray._core_api.tracebacks import public_module
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 
@@ -31,3 +32,6 @@ def _again(fields):
 
 class RuntimeEnvConfig(dict):
     """Accepted for compatibility, without effect, since there is nothing to set up."""
+
+
+public_module(globals())

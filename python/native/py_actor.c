@@ -231,6 +231,10 @@ static PyObject *method_repr(PyObject *self) {
     return PyUnicode_FromFormat("ActorMethod(%s.%U)", shown_name(method->actor), method->name);
 }
 
+static PyObject *method_reduce(PyObject *self, PyObject *none) {
+    return PyErr_Format(PyExc_TypeError, "%R cannot be passed to another process: pass the actor", self);
+}
+
 static PyObject *method_entry(PyObject *self, void *none) { return Py_NewRef(((struct method *)self)->entry); }
 
 static PyGetSetDef method_getset[] = {
@@ -245,6 +249,7 @@ static PyMethodDef method_methods[] = {
     {"_remote", PY_CORE_FAST(py_submit_with), METH_VARARGS | METH_KEYWORDS, NULL},
     {"bind", PY_CORE_FAST(py_submit_later), METH_VARARGS | METH_KEYWORDS,
      "A node of a graph that is run later (miniray.dag)."},
+    {"__reduce__", method_reduce, METH_NOARGS, NULL},
     {NULL},
 };
 

@@ -8,6 +8,7 @@
 #include "python/native/py_encode.h"
 #include "python/native/py_fork.h"
 #include "python/native/py_function.h"
+#include "python/native/py_nearest_name.h"
 #include "python/native/py_output.h"
 #include "python/native/py_placement.h"
 #include "python/native/py_ref.h"
@@ -158,7 +159,7 @@ static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count, 
         if (count == 0 && PyUnicode_CompareWithASCIIString(name, "value") == 0)
             value = args[count + i];
         else if (PyUnicode_READ_CHAR(name, 0) != '_')
-            return PyErr_Format(PyExc_TypeError, "put() got an unexpected keyword argument '%U'", name);
+            return py_nearest_name_refuse("put", name, (const char *const[]){"value", NULL});
     }
     if (count > 1 || value == NULL)
         return PyErr_Format(PyExc_TypeError, "put() takes 1 positional argument, %zd were given", count);

@@ -136,11 +136,15 @@ static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
 }
 
 static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count) {
-    PyObject *items = PySequence_Fast(result, "Task returned one object, but several were asked for (num_returns)");
+    const char *kind = Py_TYPE(result)->tp_name;
+    PyObject *items = PySequence_Fast(result, "");
+    if (items == NULL && PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "Task returned one object (%s), but num_returns=%zu: return a tuple of %zu", kind,
+                     count, count);
     if (items == NULL) return answer_exception(call);
     mr_status status = MR_OK;
     if ((size_t)PySequence_Fast_GET_SIZE(items) != count) {
-        PyErr_Format(PyExc_ValueError, "Task returned %zd objects, but num_returns=%zu.",
+        PyErr_Format(PyExc_ValueError, "Task returned %zd objects, but num_returns=%zu",
                      PySequence_Fast_GET_SIZE(items), count);
         status = answer_exception(call);
     }

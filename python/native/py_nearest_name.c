@@ -23,3 +23,15 @@ PyObject *py_nearest_name(PyObject *module, PyObject *args) {
     Py_DECREF(list);
     return result;
 }
+
+PyObject *py_nearest_name_refuse(const char *function, PyObject *keyword, const char *const *known) {
+    size_t count = 0;
+    while (known[count] != NULL) count++;
+    const char *name = PyUnicode_AsUTF8(keyword);
+    const char *meant = name == NULL ? NULL : mr_nearest_name(name, known, count);
+    PyErr_Clear(); /* of a name that is not UTF-8 */
+    if (meant == NULL)
+        return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, keyword);
+    return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'; did you mean %s?", function,
+                        keyword, meant);
+}

@@ -10,10 +10,80 @@ typedef struct public_function {
     vectorcallfunc call;
 } public_function;
 
+/* Adds the name that was meant to the error about an unknown keyword argument, if that is the exception. */
+static void add_hint(PyObject *function) {
+    PyObject *type, *error, *frames;
+    PyErr_Fetch(&type, &error, &frames);
+    PyErr_NormalizeException(&type, &error, &frames);
+    Py_XDECREF(py_core_call(PY_CORE_add_keyword_of, "(OO)", error, function));
+    PyErr_Clear(); /* an error here would hide the other one */
+    PyErr_Restore(type, error, frames);
+}
+
+/* ---- Generators, whose exceptions come when they are read. */
+
+typedef struct public_iterator {
+    PyObject_HEAD PyObject *generator; /* owned */
+} public_iterator;
+
+static PyObject *iterator_next(PyObject *self) {
+    PyObject *generator = ((public_iterator *)self)->generator, *item = Py_TYPE(generator)->tp_iternext(generator);
+    if (item == NULL && PyErr_Occurred()) py_core_cut();
+    return item;
+}
+
+/* close, send and what else a generator has. */
+static PyObject *iterator_getattr(PyObject *self, PyObject *name) {
+    return PyObject_GetAttr(((public_iterator *)self)->generator, name);
+}
+
+static int iterator_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((public_iterator *)self)->generator);
+    return 0;
+}
+
+static int iterator_clear(PyObject *self) {
+    Py_CLEAR(((public_iterator *)self)->generator);
+    return 0;
+}
+
+static void iterator_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(((public_iterator *)self)->generator);
+    PyObject_GC_Del(self);
+}
+
+PyTypeObject py_public_iterator_type = {
+    PY_CORE_CLASS("miniray._core.PublicIterator", public_iterator,
+                  Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC, NULL),
+    .tp_dealloc = iterator_dealloc,
+    .tp_traverse = iterator_traverse,
+    .tp_clear = iterator_clear,
+    .tp_getattro = iterator_getattr,
+    .tp_iter = PyObject_SelfIter,
+    .tp_iternext = iterator_next,
+};
+
+/* The generator as an iterator; it is moved. */
+static PyObject *iterator_of(PyObject *generator) {
+    public_iterator *made = PyObject_GC_New(public_iterator, &py_public_iterator_type);
+    if (made == NULL) {
+        Py_DECREF(generator);
+        return NULL;
+    }
+    made->generator = generator;
+    PyObject_GC_Track(made);
+    return (PyObject *)made;
+}
+
+/* ---- Functions. */
+
 static PyObject *called(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
     PyObject *result = PyObject_Vectorcall(((public_function *)self)->function, args, count, names);
-    if (result == NULL) py_core_cut();
-    return result;
+    if (result != NULL) return PyGen_CheckExact(result) ? iterator_of(result) : result;
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) add_hint(((public_function *)self)->function);
+    py_core_cut();
+    return NULL;
 }
 
 static PyObject *public_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {

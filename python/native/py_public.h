@@ -3,4 +3,5 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-extern PyTypeObject py_public_type; /* PublicFunction(function): calls the function */
+extern PyTypeObject py_public_type;          /* PublicFunction(function): calls the function */
+extern PyTypeObject py_public_iterator_type; /* what such a function that is a generator returns */

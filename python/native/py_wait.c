@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "python/native/py_decode.h"
+#include "python/native/py_nearest_name.h"
 #include "python/native/py_ref.h"
 #include "python/native/py_wait_cause.h"
 
@@ -31,13 +32,13 @@ bool py_wait_timeout(PyObject *timeout, int64_t *timeout_us) {
     double seconds = PyFloat_AsDouble(timeout);
     if (seconds == -1 && PyErr_Occurred()) {
         if (PyErr_ExceptionMatches(PyExc_TypeError))
-            PyErr_Format(PyExc_TypeError, "The 'timeout' argument is a number of seconds or None, not %s",
+            PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, not %s",
                          Py_TYPE(timeout)->tp_name);
         return false;
     }
     if (!(seconds >= 0))
-        return PyErr_Format(PyExc_ValueError,
-                            "The 'timeout' argument must be nonnegative. Received a negative number.") != NULL;
+        return PyErr_Format(PyExc_ValueError, "timeout is %R: it must be a number of seconds, at least 0, or None",
+                            timeout) != NULL;
     if (seconds < 1e9) *timeout_us = (int64_t)(seconds * 1e6);
     return true;
 }
@@ -272,11 +273,7 @@ static bool wait_for_one(wanted *wanted, rest *rest, int64_t timeout_us, mr_stat
 
 static PyObject *get_one(PyObject *object, int64_t timeout_us, rest *rest) {
     if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are ready */
-    if (!py_ref_check(object))
-        return PyErr_Format(PyExc_ValueError,
-                            "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
-                            "ObjectRef or a list of ObjectRefs.",
-                            Py_TYPE(object)->tp_name);
+    if (!py_ref_check(object)) return py_core_call(PY_CORE_no_ref, "(sOn)", "get", object, (Py_ssize_t)-1);
     if (!py_ref_usable(object)) return NULL;
     wanted wanted = {.ref = ((struct py_ref *)object)->ref};
     mr_status status = mr_get(core.mr, wanted.ref, 0, &wanted.value);
@@ -299,10 +296,7 @@ static PyObject *get_list(PyObject *list, int64_t timeout_us) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     for (Py_ssize_t i = 0; i < count; i++)
         if (!py_ref_check(PyList_GET_ITEM(list, i)))
-            return PyErr_Format(PyExc_ValueError,
-                                "Invalid type of object refs, '%s', is given in a list. 'object_refs' must either be a "
-                                "single ObjectRef or a list of ObjectRefs.",
-                                Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
+            return py_core_call(PY_CORE_no_ref, "(sOn)", "get", PyList_GET_ITEM(list, i), i);
     PyObject *values = PyList_New(count);
     rest rest = {.list = list};
     for (Py_ssize_t i = 0; values != NULL && i < count && i < PyList_GET_SIZE(list); i++) {
@@ -337,7 +331,7 @@ PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count,
         else if (PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
             timeout = args[count + i];
         else
-            return PyErr_Format(PyExc_TypeError, "get() got an unexpected keyword argument '%U'", name);
+            return py_nearest_name_refuse("get", name, (const char *const[]){"object_refs", "timeout", NULL});
     }
     if (count > 1 || wanted == NULL)
         return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
@@ -356,12 +350,11 @@ typedef struct many {
     size_t ready_count;
 } many;
 
-/* The reference of an item of the list, borrowed; NULL with an exception. */
-static PyObject *read_ref(PyObject *object, many *many) {
+/* The reference of item `at` of the list, borrowed; NULL with an exception. */
+static PyObject *read_ref(size_t at, many *many) {
+    PyObject *object = PyList_GET_ITEM(many->list, (Py_ssize_t)at);
     if (py_ref_check(object)) return object;
-    if (!is_generator(object))
-        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
-                            Py_TYPE(object)->tp_name);
+    if (!is_generator(object)) return py_core_call(PY_CORE_no_ref, "(sOn)", "wait", object, (Py_ssize_t)at);
     if (many->kept == NULL && (many->kept = PyList_New(0)) == NULL) return NULL;
     PyObject *next = PyObject_CallMethod(object, "_peek", NULL);
     if (next != NULL && PyList_Append(many->kept, next) != 0) Py_CLEAR(next);
@@ -379,9 +372,11 @@ static bool read_refs(PyObject *list, many *many) {
     if (distinct == NULL) return false;
     bool once = (size_t)PySet_GET_SIZE(distinct) == many->count;
     Py_DECREF(distinct);
-    if (!once) PyErr_SetString(PyExc_ValueError, "Wait requires a list of unique object refs.");
+    if (!once)
+        PyErr_Format(PyExc_ValueError, "wait() got a list of %zu references in which one is repeated: pass each once",
+                     many->count);
     for (size_t i = 0; once && i < many->count; i++) {
-        PyObject *object = read_ref(PyList_GET_ITEM(list, (Py_ssize_t)i), many);
+        PyObject *object = read_ref(i, many);
         if (object == NULL || !py_ref_usable(object)) return false;
         many->refs[i] = ((struct py_ref *)object)->ref;
     }
@@ -423,29 +418,28 @@ static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t timeout_u
 
 PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two have the same meaning */
-    static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables"};
+    static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables", NULL};
     PyObject *given[KNOWN] = {NULL};
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         size_t at = 0;
         while (at < KNOWN && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), known[at]) != 0) at++;
         if (at == KNOWN || (at >= REFS && count > 0))
-            return PyErr_Format(PyExc_TypeError, "wait() got an unexpected keyword argument '%U'",
-                                PyTuple_GET_ITEM(names, i));
+            return py_nearest_name_refuse("wait", PyTuple_GET_ITEM(names, i), known);
         given[at] = args[count + i];
     }
     PyObject *list = count > 0 ? args[0] : given[REFS] != NULL ? given[REFS] : given[WAITABLES];
     if (count > 1 || list == NULL)
         return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
-    if (!PyList_Check(list))
-        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
+    if (!PyList_Check(list)) return py_core_call(PY_CORE_no_ref, "(sOn)", "wait", list, (Py_ssize_t)-1);
     Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
     int64_t timeout_us;
     if ((want == -1 && PyErr_Occurred()) || !py_wait_timeout(given[TIMEOUT], &timeout_us) || !has_runtime(list))
         return NULL;
-    if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
+    if (want <= 0) return PyErr_Format(PyExc_ValueError, "wait(): num_returns is %zd: it must be at least 1", want);
     if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");
     if (want > PyList_GET_SIZE(list))
         return PyErr_Format(PyExc_ValueError,
-                            "num_returns cannot be greater than the number of objects provided to wait.");
+                            "wait(): num_returns is %zd, but the list has only %zd: wait for at most that many", want,
+                            PyList_GET_SIZE(list));
     return py_wait_many(list, want, timeout_us);
 }

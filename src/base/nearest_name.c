@@ -55,7 +55,7 @@ void nearest_name_offer(nearest_name *nearest, span known) {
     span given = nearest->given;
     if (given.size == 0 || known.size == 0 || given.size > NEAREST_NAME_MAX || known.size > NEAREST_NAME_MAX) return;
     span shorter = given.size < known.size ? given : known, longer = given.size < known.size ? known : given;
-    size_t most = (shorter.size + 2) / 3 * WRONG, cost = cost_between(given, known);
+    size_t most = shorter.size == 1 ? MISSING : (shorter.size + 2) / 3 * WRONG, cost = cost_between(given, known);
     if (cost > most && is_part(shorter, longer)) cost = most; /* after names with fewer changes */
     if (cost > most || cost >= nearest->cost) return;
     nearest->best = known;

@@ -139,7 +139,7 @@ def test_those_who_do_not_come_are_named(members):
     miniray.get([member.init.remote(rank, "late", 200) for rank, member in enumerate(members)])
 
     def wait(rank):
-        with pytest.raises(RuntimeError, match=r"'late': barrier waited 0.2 s in vain for rank 1, 2 of 3"):
+        with pytest.raises(RuntimeError, match=r"'late': barrier timed out after 0.2 s: ranks 1, 2 of 3 did not call it"):
             col.barrier("late")
         return True
     assert miniray.get(members[0].run.remote(wait))
@@ -155,7 +155,7 @@ def test_a_member_that_begins_again_begins_the_group_again(members):
         return True
 
     def cannot(rank):
-        with pytest.raises(RuntimeError, match="set up anew"):
+        with pytest.raises(RuntimeError, match="has reset the group"):
             col.barrier("again")
         col.destroy_collective_group("again")
         return True
@@ -174,16 +174,16 @@ def test_wrong_uses_are_told(ray):
                             ((1, 0, "mpi"), "backend"), ((1, 0, "gloo", ""), "group_name")]:
         with pytest.raises(ValueError, match=text):
             col.init_collective_group(*arguments)
-    with pytest.raises(RuntimeError, match="'default' is not initialized"):
+    with pytest.raises(RuntimeError, match="group 'default'"):
         col.barrier()
     col.init_collective_group(1, 0, group_name="alone")
-    with pytest.raises(RuntimeError, match="twice"):
+    with pytest.raises(RuntimeError, match="already: call destroy_collective_group"):
         col.init_collective_group(1, 0, group_name="alone")
-    with pytest.raises(ValueError, match="np.ndarray, torch.Tensor"):
+    with pytest.raises(ValueError, match="a NumPy array or a torch tensor"):
         col.allreduce([1, 2], "alone")
     with pytest.raises(ValueError, match="read-only"):
         col.allreduce(ray.get(ray.put(np.zeros(100_000))), "alone")
-    with pytest.raises(RuntimeError, match="is self"):
+    with pytest.raises(RuntimeError, match="is this process itself"):
         col.send(np.zeros(1), 0, "alone")
     with pytest.raises(ValueError, match="source rank is 1"):
         col.broadcast(np.zeros(1), 1, "alone")
@@ -192,7 +192,7 @@ def test_wrong_uses_are_told(ray):
     with pytest.raises(NotImplementedError, match=r"use allreduce\(\)"):
         col.allreduce_multigpu([np.zeros(1)], "alone")
     col.destroy_collective_group("alone")
-    with pytest.raises(RuntimeError, match="permutation"):
+    with pytest.raises(RuntimeError, match="from 0 to 1 must occur once"):
         col.create_collective_group([None, None], 2, [0, 2])
 
 

@@ -53,7 +53,7 @@ def test_options_of_actors_and_methods(ray, named):
 def test_an_option_that_is_like_none_lists_all():
     with pytest.raises(ValueError) as caught:
         miniray.remote(banana=1)(lambda: None)
-    assert "did you mean" not in str(caught.value) and "'num_cpus'" in str(caught.value)
+    assert "did you mean" not in str(caught.value) and "num_cpus, num_gpus" in str(caught.value)
 
 
 def test_actors_and_methods(ray, named):
@@ -101,6 +101,36 @@ def test_tables(connection):
     ({"compression": "in8"}, ValueError, "int8"), ({"optimizer": "sgd", "lr": 0.1, "schedule": "cosin:9"}, ValueError, "cosine")])
 def test_options_of_tables(connection, options, kind, name):
     assert_means(kind, name, lambda: connection.table("wrong", dim=1, **options))
+
+
+def test_keyword_arguments(ray, named):
+    @ray.remote
+    def f(first=1, second=2):
+        pass
+    assert_means(TypeError, "timeout", lambda: ray.get(f.remote(), timout=1))
+    assert_means(TypeError, "num_returns", lambda: ray.wait([f.remote()], num_return=1))
+    assert_means(TypeError, "second", lambda: f.remote(secnd=3))
+    assert_means(TypeError, "no_restart", lambda: ray.kill(named, no_restrt=True))
+    assert_means(TypeError, "worker_class", lambda: DataParallelTrainer(worker_clas=f))
+
+
+def test_attributes(connection):
+    table = connection.table("attributes", dim=1)
+    for name, meant, value in (("tabel", "table", connection), ("psh", "push", table)):
+        with pytest.raises(AttributeError, match=f"; did you mean {meant}"):
+            getattr(value, name)
+
+
+@pytest.mark.parametrize("call, name", [
+    (lambda ray: miniray.util.collective.init_collective_group(1, 0, "glo"), "GLOO"),
+    (lambda ray: create_parameter_server().sync_from_workers.remote([1], on_dead="skp"), "skip"),
+    (lambda ray: DataParallelTrainer(display="quite"), "quiet"),
+    (lambda ray: ray.remote(num_returns="stream")(print), "streaming"),
+    (lambda ray: ray.remote(lifetime="detach")(type("A", (), {})), "detached"),
+    (lambda ray: ray.remote(runtime_env={"env_var": {}})(print), "env_vars"),
+    (lambda ray: ps.start(num_servers=1, consistency="bps"), "bsp")])
+def test_values_of_options(ray, call, name):
+    assert_means(ValueError, name, lambda: call(ray))
 
 
 def test_start():

@@ -46,8 +46,8 @@ def wrong_ways(handle):
 TOLD = [
     ("TypeError", "add() missing 1 required positional argument: 'more'"),
     ("TypeError", "add() takes 2 positional arguments but 3 were given"),
-    ("TypeError", "add() got an unexpected keyword argument 'thrice'"),
-    ("AttributeError", "'Pair' object has no attribute 'subtract'"),
+    ("TypeError", "add() got an unexpected keyword argument 'thrice'; did you mean twice?"),
+    ("AttributeError", "'Pair' object has no attribute 'subtract'; the actor's methods are add, both, fixed, myself, named"),
     ("TypeError", "fixed() missing 1 required positional argument: 'a'"),
 ]
 
@@ -241,7 +241,7 @@ def test_shutdown_in_a_task_changes_nothing(ray):
 
 def test_get_actor_checks_its_arguments(ray):
     for name in ("", None, 3):
-        with pytest.raises(ValueError, match="non-empty"):
+        with pytest.raises(ValueError, match="takes the name of an actor, not"):
             ray.get_actor(name)
     with pytest.raises(ValueError, match="namespace"):
         ray.get_actor("x", namespace="")

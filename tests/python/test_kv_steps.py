@@ -119,7 +119,7 @@ def test_each_table_has_its_own_consistency():
                 table.push([5], [1])
                 assert table.pull([5]).tolist() == [step if name == "bsp" else step + 1]
         assert [table.pull([5]).tolist() for table in tables.values()] == [[3], [3], [3]]
-        with pytest.raises(TypeError, match="consistency must be a text"):
+        with pytest.raises(TypeError, match="consistency must be a str"):
             connection.table("other", consistency=2)
         with pytest.raises(ValueError, match="unknown consistency 'ssp'"):
             connection.table("other", consistency="ssp")

@@ -17,7 +17,7 @@ def test_a_counter_only_grows():
     counter.inc(tags={"kind": "b"})
     assert values("made") == {("a",): 3.5, ("b",): 1.0}
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match="must be >0"):
+        with pytest.raises(ValueError, match="must be above 0"):
             counter.inc(wrong, tags={"kind": "a"})
 
 
@@ -61,7 +61,7 @@ def test_wrong_tags_and_values_are_refused():
         counter.inc(tags={"a": 1})
     with pytest.raises(TypeError):
         counter.inc("1", tags={"a": "1"})
-    with pytest.raises(TypeError, match="should be a tuple"):
+    with pytest.raises(TypeError, match="must be a tuple"):
         Counter("strict", tag_keys=["a"])
     with pytest.raises(TypeError):
         Counter("strict", tag_keys=(1,))

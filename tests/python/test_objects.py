@@ -41,7 +41,7 @@ def test_get_takes_references_only(ray, wrong):
 def test_get_with_a_timeout(ray, sleep):
     ref = sleep.remote(1.0)
     start = time.monotonic()
-    with pytest.raises(ray.exceptions.GetTimeoutError, match=r"not ready: timed out after 0.1 s waiting for task .*`miniray why o"):
+    with pytest.raises(ray.exceptions.GetTimeoutError, match=r"get\(\) timed out after 0.1 s waiting for task .*`miniray why o"):
         ray.get(ref, timeout=0.1)
     assert time.monotonic() - start < 0.9
     with pytest.raises(TimeoutError):

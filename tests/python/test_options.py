@@ -39,7 +39,7 @@ def test_wrong_options_of_a_class(ray, options, error):
 
 
 def test_the_wrong_option_is_named_with_the_right_ones(ray):
-    with pytest.raises(ValueError, match="num_cpu for remote functions.*num_cpus"):
+    with pytest.raises(ValueError, match="num_cpu. of remote functions; did you mean num_cpus"):
         ray.remote(num_cpu=1)(lambda: 1)
 
 

@@ -52,7 +52,7 @@ def test_unknown_names_list_the_known(ray):
     with pytest.raises(ValueError) as caught:
         create_parameter_server("mean")
     assert all(name in str(caught.value) for name in NAMES)
-    with pytest.raises(TypeError, match="AverageStrategy takes no momentum$"):
+    with pytest.raises(TypeError, match="AverageStrategy takes no momentum; it takes no options$"):
         create_parameter_server("average", momentum=0.5)
     with pytest.raises(TypeError, match="MomentumStrategy takes no mometum; did you mean momentum"):
         create_parameter_server("momentum", mometum=0.5)

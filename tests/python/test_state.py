@@ -55,8 +55,11 @@ def test_filters_keep_and_leave_out(ray, Named):
     ray.get([actor.pid.remote() for actor in actors])
     assert [each.name for each in list_actors(filters=[("name", "=", "one"), ("state", "=", "alive")])] == ["one"]
     assert "one" not in [each.name for each in list_actors(filters=[("name", "!=", "one")])]
-    assert list_actors(filters=[("no_such_field", "=", 1)]) == []
-    with pytest.raises(ValueError, match="not supported"):
+    with pytest.raises(ValueError, match="unknown field of a filter 'stat'; .*; did you mean state?"):
+        list_actors(filters=[("stat", "=", "ALIVE")])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'filter'"):
+        list_actors(filter=[("state", "=", "ALIVE")])
+    with pytest.raises(ValueError, match="a filter is .*, not .'name', '<', 'one'"):
         list_actors(filters=[("name", "<", "one")])
     assert len(list_actors(limit=1)) == 1
 

@@ -1,8 +1,10 @@
 """Tracebacks end at the program's line: they have no frames of the package, here and in workers."""
 
+import importlib
 import inspect
 import os
 import pickle
+import pkgutil
 import threading
 import traceback
 
@@ -177,6 +179,36 @@ def test_all_frames_on_request(run_program):
         done = run_program(program, code=1, environment={"MINIRAY_FULL_TRACEBACKS": value})
         assert (PACKAGE in done.stdout) == shown and "ZeroDivisionError" in done.stdout
         assert (PACKAGE in done.stderr) == shown and "Failed to look up" in done.stderr and "WARN" not in done.stderr
+
+
+def public_functions():
+    """(name, function) of everything that programs call: functions and methods without '_' of public modules."""
+    for module in pkgutil.walk_packages(miniray.__path__, "miniray."):
+        if any(part.startswith("_") for part in module.name.split(".")):
+            continue
+        try:
+            names = vars(importlib.import_module(module.name))
+        except ImportError:  # needs torch or joblib
+            continue
+        for name in names.get("__all__", ()):
+            value = names[name]
+            if not isinstance(value, type):
+                yield f"{module.name}.{name}", value
+            elif value.__module__.startswith("miniray") and not issubclass(value, BaseException):
+                yield from ((f"{module.name}.{name}.{each}", of) for each, of in vars(value).items() if each[0] != "_")
+
+
+def test_every_public_function_is_decorated():
+    plain = [name for name, value in public_functions() if type(value) is type(lambda: None)]
+    assert plain == []
+
+
+def test_generators(ray):
+    def late():
+        yield from miniray.util.as_completed([ray.remote(divide).remote(0)])
+    assert_ends_here(lambda: list(late()), ZeroDivisionError)
+    numbers = miniray.util.as_completed([ray.put(1), ray.put(2)])
+    assert next(numbers) in (1, 2) and numbers.close() is None and list(numbers) == []
 
 
 def test_public_functions_look_like_functions():

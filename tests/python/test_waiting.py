@@ -78,7 +78,7 @@ def test_a_signal_handled_by_another_thread_interrupts_get(ray, sleep, kicked):
 def test_get_continues_after_a_signal(ray, sleep, kicked):
     ref = sleep.remote(1)
     kicked()
-    with pytest.raises(ray.exceptions.GetTimeoutError, match="not ready: timed out after 0.5 s waiting for task"):
+    with pytest.raises(ray.exceptions.GetTimeoutError, match=r"get\(\) timed out after 0.5 s waiting for task"):
         ray.get(ref, timeout=0.5)
     kicked()
     assert ray.get(ref) == 1

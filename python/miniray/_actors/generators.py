@@ -128,7 +128,7 @@ def several(generator, count, name):
                 break
             values.append(value)
         if len(values) < count:
-            raise ValueError(f"Task returned {len(values)} objects, but num_returns={count}.")
+            raise ValueError(f"Task returned {len(values)} objects, but num_returns={count}")
     except Exception as error:
         if not values:
             raise
@@ -165,7 +165,8 @@ def iterator(result):
         return result
     if hasattr(result, "__anext__"):
         return _driven(result)
-    raise TypeError(f"a call with num_returns=\"streaming\" needs a generator, not {type(result).__name__}")
+    raise TypeError(f"the function returned {type(result).__name__}, but num_returns=\"streaming\" needs a generator: yield "
+                    "the results")
 
 
 def _driven(generator):

@@ -47,7 +47,7 @@ def _results(call, name, num_returns):
             result = result[0] if num_returns <= 1 else result
         several = [result] if num_returns <= 1 else list(result)
         if num_returns > 1 and len(several) != num_returns:
-            raise ValueError(f"Task returned {len(several)} objects, but num_returns={num_returns}.")
+            raise ValueError(f"Task returned {len(several)} objects, but num_returns={num_returns}")
         refs = [_put(each) for each in several]
     except Exception as error:
         refs = [_failed(error, name) for _ in range(max(num_returns, 1))]

@@ -3,8 +3,10 @@
 import time
 
 from miniray import _core
+from miniray._core_api.tracebacks import public
 
 
+@public
 def exit_actor():
     """Ends this actor for good, after its atexit functions. This call and the ones behind it fail with ActorDiedError.
     """

@@ -45,7 +45,9 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         raise ValueError(f"init() got num_workers={num_workers} and num_cpus={num_cpus}, which mean the same: pass one")
     if _core.is_initialized():
         return _again(ignore_reinit_error)
-    _check_namespace(namespace)
+    _options.check_namespace(namespace)
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f"address must be 'auto', the path of a node's socket, or None, not {address!r}")
     if isinstance(address, str) and address.startswith("ray://"):
         raise ValueError(f"{address}: Ray Client is not supported; address=\"auto\" joins the node of `miniray start` on "
                          "this machine")
@@ -71,17 +73,10 @@ _INIT_OPTIONS = ("address", "num_workers", "num_cpus", "num_gpus", "resources", 
                  "namespace", "runtime_env", "ignore_reinit_error", "log_to_driver")
 
 
-def _check_namespace(given):
-    if given is not None and not isinstance(given, str):
-        raise TypeError(f"namespace must be None or a string, not {given!r}.")
-    if given == "":
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
-
-
 def _again(is_fine):
     if not is_fine:
-        raise RuntimeError("Maybe you called miniray.init twice by accident? This error can be suppressed by passing "
-                           "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
+        raise RuntimeError("init() was called twice: the runtime of this program is running already. Pass "
+                           "ignore_reinit_error=True to use it, or call shutdown() before")
     return _session.Context()
 
 
@@ -161,11 +156,12 @@ def kill(actor, *, no_restart=True):
 def get_actor(name, namespace=None):
     """The handle of the actor with this name, in this program's namespace or in the given one."""
     if not isinstance(name, str) or not name:
-        raise ValueError("Please supply a non-empty value to get_actor")
-    _check_namespace(namespace)
+        raise ValueError(f"get_actor() takes the name of an actor, not {name!r}")
+    _options.check_namespace(namespace)
     try:
         return _local_mode.find(name, namespace) if _local_mode.is_on() else _core.get_actor(name, namespace)
     except ValueError as error:
         _, sign, meant = str(error).rpartition("; did you mean ")
-        raise ValueError(f"Failed to look up actor with name '{name}'{sign + meant if sign else '.'} It was never created, "
-                         "it has died, or it is in another namespace.") from None
+        where = "" if namespace is None else f" in namespace '{namespace}'"
+        raise ValueError(f"Failed to look up actor with name '{name}'{where}{sign + meant if sign else '.'} It was never "
+                         "created, it has died, or it is in another namespace.") from None

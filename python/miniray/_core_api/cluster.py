@@ -4,6 +4,7 @@ import os
 
 from miniray import _core
 from miniray._core_api import options as _options, own_file
+from miniray._core_api.tracebacks import public
 
 _SHOWN = {"cpu": "CPU", "gpu": "GPU"}
 _EVENTS_MAX = 1_000_000
@@ -86,16 +87,19 @@ def available_resources():
     return _sum("free")
 
 
+@public
 def get_node_ip_address():
     """The IP address of this machine, as in nodes()."""
     return "127.0.0.1"
 
 
+@public
 def get_node_instance_id():
     """An empty string, since the id that a cloud gives to a machine is unknown."""
     return ""
 
 
+@public
 def list_named_actors(all_namespaces=False):
     """The names of this program's named actors; with `all_namespaces` [{"name", "namespace"}] of all programs."""
     from miniray._core_api import api as _api, local_mode as _local_mode, session as _session

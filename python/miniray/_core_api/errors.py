@@ -8,7 +8,7 @@ import traceback
 import cloudpickle
 
 from miniray import _core, exceptions
-from miniray._core_api import tracebacks
+from miniray._core_api import did_you_mean, tracebacks
 
 _TEXT_MAX, _PART_MAX, _SHORT = 12000, 4000, 1000  # a part: an entry of a traceback, or the text of an exception
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
@@ -84,13 +84,14 @@ def raise_failure(code, text, detail):
         if whose is not None:
             error.add_note(f"in {whose[1]} of the sync")
         raise error from None
+    text = did_you_mean.in_python(text)
     for call, method in _OF_SYNC.items():
         text = text.replace(call, method)
     taken = _TAKEN.search(text) if code == 3 else None
     if taken is not None:
         text = name_is_taken(taken[1])
     if code == 4:
-        text = f"Get timed out: some object(s) not ready: {text}"
+        text = f"get() {text}" if text.startswith("timed out") else f"get() timed out: {text}"
     if code == 5:
         text = f"This task or one that it needs was cancelled: {text}"
     never = _UNSCHEDULABLE.search(text) if code == _ACTOR_DIED else None

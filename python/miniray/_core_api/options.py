@@ -17,6 +17,7 @@ _TASK = _COMMON | {"max_retries", "max_calls", "retry_exceptions", "num_returns"
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
                     "get_if_exists", "max_pending_calls"}
 _METHOD = {"num_returns", "concurrency_group", "name", "max_task_retries", "retry_exceptions"}
+_OPTIONS = {"remote functions": _TASK, "actors": _ACTOR, "actor methods": _METHOD}
 # Options of Ray without effect here (docs/from-ray.md has the reasons).
 _WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
                    "enable_task_events"}
@@ -29,12 +30,12 @@ def amount(name, value):
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"The type of keyword '{name}' must be int, float or None, but received {type(value).__name__}")
+        raise TypeError(f"{name} must be a number or None, not {value!r}")
     if not 0 <= value < math.inf:
-        raise ValueError(f"The keyword '{name}' is {value}: it cannot be negative")
+        raise ValueError(f"{name} is {value}: it must be a finite number of at least 0")
     whole = math.floor(value * 1000 + 1e-6) / 1000  # the 1e-6 makes three times a third one
     if value > 0 and whole == 0:
-        raise ValueError(f"The keyword '{name}' is {value}: the least amount is 0.001")
+        raise ValueError(f"{name} is {value}: the least amount is 0.001")
     return whole
 
 
@@ -42,10 +43,10 @@ def count(name, value, least):
     """A whole number; 0 if it is not given."""
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-        raise TypeError(f"The type of keyword '{name}' must be int or None, but received {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value % 1 != 0:
+        raise TypeError(f"{name} must be a whole number or None, not {value!r}")
     if value < least:
-        raise ValueError(f"The keyword '{name}' is {value}: it must be at least {least}")
+        raise ValueError(f"{name} is {value}: it must be at least {least}")
     return int(value)
 
 
@@ -54,30 +55,33 @@ def resources(given):
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise TypeError(f"resources is a dict of names and amounts, not {type(given).__name__}")
+        raise TypeError(f"resources must be a dict of names and amounts, {{'licence': 2}}, not {given!r}")
     for name in given:
         if name in ("CPU", "GPU"):
-            raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources' keyword")
+            raise ValueError(f"resources has {name!r}: pass num_{name.lower()}s={given[name]!r} instead")
         if not isinstance(name, str) or not name or any(letter in name for letter in "=, "):
-            raise ValueError(f"{name!r} is not the name of a resource: a str without '=', ',' and spaces")
-    amounts = {name: amount(name, value) for name, value in given.items()}
+            raise ValueError(f"resources has {name!r}: the name of a resource is a str without '=', ',' and spaces")
+    amounts = {name: amount(f"resources[{name!r}]", value) for name, value in given.items()}
     return ",".join(f"{name}={value:.3f}" for name, value in amounts.items() if name not in THIS_NODE) or None
 
 
 def _known(given, known, what):
     for name in given:
-        if name not in known and not name.startswith("_"):
-            from miniray._core_api import did_you_mean
-            meant = did_you_mean.hint(name, sorted(known)) or "."
-            raise ValueError(f"Invalid option keyword {name} for {what}{meant} Valid ones are {sorted(known)}.")
+        if name in known or name.startswith("_"):
+            continue
+        from miniray._core_api import did_you_mean
+        whose = next((of for of, names in _OPTIONS.items() if name in names), None)
+        meant = (f": it is an option of {whose}" if whose else did_you_mean.hint(name, sorted(known))
+                 or f"; expected {', '.join(sorted(known))}")
+        raise ValueError(f"unknown option {name!r} of {what}{meant}")
 
 
 def _name(given, whose):
     name = given.get("name")
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"name must be None or a string, got: '{type(name)}'.")
+        raise TypeError(f"name must be a str or None, not {name!r}")
     if name == "":
-        raise ValueError(f"{whose} name cannot be an empty string.")
+        raise ValueError(f"{whose} name cannot be an empty string: leave it out for none")
     return name
 
 
@@ -90,7 +94,7 @@ def _cpus(given):
 def _gpus(given):
     value = amount("num_gpus", given.get("num_gpus"))
     if value > 1 and value != int(value):
-        raise ValueError(f"num_gpus is {value}: above 1 it must be a whole number")
+        raise ValueError(f"num_gpus is {value}: it must be from 0 to 1, or a whole number")
     return value
 
 
@@ -98,7 +102,7 @@ def _often(given, name, default):
     """A number of retries; -1: no limit."""
     value = given.get(name)
     if isinstance(value, int) and value < -1:
-        raise ValueError(f"The keyword '{name}' is {value}: it must be -1 (no limit), or at least 0")
+        raise ValueError(f"{name} is {value}: it must be -1 (no limit), or at least 0")
     return default if value is None else _ANY if value == -1 else count(name, value, 0)
 
 
@@ -109,13 +113,14 @@ def _returns(given, default):
     if value in ("streaming", "dynamic"):
         return STREAMING if value == "streaming" else 1
     if isinstance(value, str):
-        raise ValueError(f'num_returns is {value!r}: it must be a number, "streaming" or "dynamic"')
+        from miniray._core_api import did_you_mean
+        raise did_you_mean.one_of("num_returns", value, ("a number", "streaming", "dynamic"))
     return count("num_returns", value, 0)
 
 
 def _groups(given):
     if given is not None and not isinstance(given, dict):
-        raise TypeError(f"concurrency_groups is a dict of names and numbers of calls, not {type(given).__name__}")
+        raise TypeError(f"concurrency_groups must be a dict of names and numbers of calls, not {given!r}")
     for group, most in (given or {}).items():
         count(f"concurrency_groups[{group!r}]", most, 1)
 
@@ -188,7 +193,7 @@ def retried(given):
     """The exceptions of retry_exceptions as a tuple; None: not given."""
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
-        raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
+        raise TypeError(f"retry_exceptions must be True, False or a list of exception classes, not {wanted!r}")
     return wanted if wanted is None else ((Exception,) if wanted else ()) if isinstance(wanted, bool) else tuple(wanted)
 
 
@@ -198,7 +203,7 @@ def method_options(given, entry=None):
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
     mark = given.get("concurrency_group")
     if mark is not None and not isinstance(mark, str):
-        raise TypeError(f"concurrency_group is a str, not {type(mark).__name__}")
+        raise TypeError(f"concurrency_group must be a str, not {mark!r}")
     if given.get("num_returns") == "dynamic":
         mark = (mark or "") + _DYNAMIC
     retries, exceptions = method_retries(given, 0), retried(given)
@@ -230,6 +235,14 @@ def pending_calls(given):
     return 0 if value == -1 else count("max_pending_calls", value, 1)
 
 
+def check_namespace(given):
+    """Raises for a namespace of actors' names that is no str, or empty."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"namespace must be a str or None, not {given!r}")
+    if given == "":
+        raise ValueError("namespace is empty: leave it out for the program's own")
+
+
 def actor_options(given):
     """(num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached, placement group,
     bundle)"""
@@ -238,13 +251,11 @@ def actor_options(given):
     _groups(given.get("concurrency_groups"))
     pending_calls(given)
     if given.get("lifetime") not in (None, "detached", "non_detached"):
-        raise ValueError("actor `lifetime` argument must be one of 'detached', 'non_detached' and 'None'.")
+        from miniray._core_api import did_you_mean
+        raise did_you_mean.one_of("lifetime", given["lifetime"], ("detached", "non_detached", None))
     if given.get("get_if_exists") and given.get("name") is None:
-        raise ValueError("The actor name must be specified to use `get_if_exists`.")
+        raise ValueError("get_if_exists=True needs the name of the actor: pass name=, too")
     space = given.get("namespace")
-    if space is not None and not isinstance(space, str):
-        raise TypeError(f"namespace must be None or a string, got: '{type(space)}'.")
-    if space == "":
-        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace.')
+    check_namespace(space)
     often = _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0)
     return *_common(given), *often, _name(given, "Actor"), space, given.get("lifetime") == "detached", *_place(given)

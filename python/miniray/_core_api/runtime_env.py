@@ -11,6 +11,7 @@ import os
 
 _KNOWN = {"env_vars", "working_dir", "py_modules"}
 _WITHOUT_EFFECT = {"excludes", "config", "_validate"}
+_INSTALLED = {"pip", "uv", "conda", "container", "image_uri", "java_jars"}
 _HOOK = "worker_process_setup_hook"
 _HOOK_VARIABLE = "MINIRAY_SETUP_HOOK"  # in the environment of workers: the function, pickled
 
@@ -18,21 +19,28 @@ _HOOK_VARIABLE = "MINIRAY_SETUP_HOOK"  # in the environment of workers: the func
 def check(given, whole_program=False):
     """Raises for fields that are unknown or cannot be set up."""
     if not isinstance(given, dict):
-        raise TypeError(f"runtime_env must be a dict, not {type(given).__name__}")
+        raise TypeError(f"runtime_env must be a dict such as {{'env_vars': {{'NAME': 'value'}}}}, not {given!r}")
     for name in given:
         if name == _HOOK and not whole_program:
-            raise ValueError(f"runtime_env['{_HOOK}'] is of init() only")
+            raise ValueError(f"runtime_env['{_HOOK}'] is for init() only, not for tasks and actors")
         if name not in _KNOWN | _WITHOUT_EFFECT | {_HOOK}:
-            raise ValueError(f"runtime_env['{name}'] is not supported: there are {sorted(_KNOWN)}")
+            from miniray._core_api import did_you_mean
+            known = ("env_vars", "working_dir", "py_modules", *(_HOOK,) * whole_program)
+            meant = did_you_mean.hint(name, known)
+            if name in _INSTALLED:
+                meant = "; it would install software: install it for this interpreter before the start"
+            raise ValueError(f"runtime_env has an unknown field {name!r}{meant or '; expected ' + ', '.join(known)}")
     variables = given.get("env_vars") or {}
-    if not isinstance(variables, dict) or not all(
-            isinstance(name, str) and isinstance(value, str) for name, value in variables.items()):
-        raise TypeError("runtime_env['env_vars'] must be of type Dict[str, str]")
+    if not isinstance(variables, dict):
+        raise TypeError(f"runtime_env['env_vars'] must be a dict of names and texts, not {variables!r}")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"runtime_env['env_vars'] has {name!r}: {value!r}: names and values must be str")
     for folder in _folders(given):
         if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(f"a folder of runtime_env is a str or a path, not {type(folder).__name__}")
+            raise TypeError(f"a directory of runtime_env must be a str or a path, not {folder!r}")
         if not os.path.isdir(folder) and not (os.path.isfile(folder) and os.fspath(folder).endswith(".py")):
-            raise ValueError(f"{os.fspath(folder)} is not a valid directory or package")
+            raise ValueError(f"runtime_env names {os.fspath(folder)!r}, which is no directory, and no file of Python (.py)")
 
 
 def hook_variables(given):

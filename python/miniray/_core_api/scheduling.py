@@ -11,25 +11,28 @@ def place(strategy, group=None, index=None):
     `group` and `index` are Ray's older options with the same meaning."""
     if group not in (None, "default"):
         if strategy is not None:
-            raise ValueError("Placement groups should be specified via the scheduling_strategy option. The "
-                             "placement_group option is deprecated.")
+            raise ValueError("placement_group and scheduling_strategy are both given: pass the group in "
+                             "scheduling_strategy=PlacementGroupSchedulingStrategy(group)")
         return bundle_of(group, -1 if index is None else index)
     if strategy in _NAMED:
         return b"", 0
     if not getattr(type(strategy), "__miniray_strategy__", False):
         wrong = ValueError if isinstance(strategy, str) else TypeError
-        raise wrong(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
-                    f"{strategy!r}{did_you_mean.hint(strategy, _NAMED)}")
+        raise wrong(f"unknown scheduling_strategy {strategy!r}; expected 'DEFAULT', 'SPREAD' or an object of "
+                    f"miniray.util.scheduling_strategies{did_you_mean.hint(strategy, _NAMED)}")
     return strategy.place()
 
 
 def bundle_of(group, index):
     """The placement group as (id, bundle), checked: bundles are counted from 1, 0 is any bundle. None: (b"", 0)."""
+    if group is not None and not hasattr(group, "bundle_count"):
+        raise TypeError(f"the placement group must be what placement_group() returned, or None, not {group!r}")
     if group is not None and group.is_empty:
-        raise ValueError("placement_group is empty")
+        raise ValueError("the placement group has no bundles: it was made by PlacementGroup.empty()")
     count = 0 if group is None else group.bundle_count
     if not isinstance(index, int) or not -1 <= index < count:
-        raise ValueError(f"placement group bundle index {index} is invalid. Valid placement group indexes: 0-{count - 1}")
+        raise ValueError(f"bundle index {index!r} of a placement group: expected -1 (any bundle)"
+                         + (f" to {count - 1}" if count > 0 else ", since there is no group"))
     return (b"", 0) if group is None else (group.id.binary(), index + 1)
 
 
@@ -39,8 +42,7 @@ def check_fits(group, number, needs):
     if number > 0:
         bundles = bundles[number - 1:number]
     if bundles and not any(all(bundle.get(name, 0) >= value for name, value in needs.items()) for bundle in bundles):
-        raise ValueError(f"It cannot be scheduled with the placement group, because the resource request {needs} cannot fit "
-                         f"into any bundles for the placement group, {bundles}.")
+        raise ValueError(f"the resources {needs} cannot fit into any bundles of the placement group, {bundles}")
 
 
 # ---- Tasks and actors that are bound to one node.
@@ -78,8 +80,8 @@ class _Refusal:
         self.__name__ = self.__qualname__ = what
 
     def __call__(self, *args, **kwargs):
-        raise self.kind(f"The {self.what} is not schedulable: {self.why}, and the NodeAffinitySchedulingStrategy was "
-                        "given with soft=False")
+        raise self.kind(f"The {self.what} is not schedulable: {self.why}, and NodeAffinitySchedulingStrategy has "
+                        "soft=False; miniray.nodes() lists the nodes")
 
 
 def _remote(refusal, given):

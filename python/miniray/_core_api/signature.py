@@ -6,6 +6,8 @@ called, which raises the same error as the original.
 
 import types
 
+from miniray._core_api import did_you_mean
+
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # bits of co_flags
 _ONLY_PLACE, _PLACE, _PLACES, _ONLY_NAME, _NAMES = range(5)  # kinds of parameters, by inspect's numbers
 
@@ -40,7 +42,11 @@ class Check:
     def __call__(self, args, kwargs):
         if self._twin is None:
             self._twin = _twin(*self.described())
-        self._twin(*args, **kwargs)
+        try:
+            self._twin(*args, **kwargs)
+        except TypeError as error:
+            did_you_mean.add_keyword(error, [each[0] for each in self.described()[2]])
+            raise
 
     def described(self):
         """(name, number of parameters to skip, ((name, kind, has_default), …)); the last is None if the signature is

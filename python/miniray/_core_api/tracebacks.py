@@ -41,6 +41,17 @@ def public(target: T) -> T:
     return target
 
 
+def public_module(names):
+    """Decorates the functions and classes of a module, whose last line calls this with its globals()."""
+    for name, value in list(names.items()):
+        if name.startswith("_") or getattr(value, "__module__", None) != names["__name__"]:
+            continue
+        if type(value) is type(public):
+            names[name] = _core.PublicFunction(value)
+        elif isinstance(value, type) and not issubclass(value, BaseException):
+            public(value)
+
+
 def warn(text):
     """Warns, at the program's line."""
     level, frame = 2, sys._getframe(1)

@@ -88,8 +88,8 @@ def _unpicklable(value, error):
     if where is None:
         return TypeError(f"Could not serialize {_short(value)}: {error}")
     path, culprit, reason = where
-    return TypeError(f"Could not serialize {_short(value)}: {path} is {_short(culprit)}, which cannot be pickled "
-                     f"({reason})")
+    part = "" if culprit is value else f"{path} is {_short(culprit)}, which cannot be pickled: "
+    return TypeError(f"Could not serialize {_short(value)}: {part}{reason}")
 
 
 def _is_code(value):
@@ -99,7 +99,9 @@ def _is_code(value):
 def _short(value):
     if _is_code(value):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
-    text = repr(value) if isinstance(value, (int, float, str, bytes)) else f"a {type(value).__name__}"
+    name = type(value).__name__
+    article = "an" if name[0] in "AEIOUaeio" else "a"
+    text = repr(value) if isinstance(value, (int, float, str, bytes)) else f"{article} {name}"
     return text if len(text) < 80 else text[:77] + "..."
 
 
@@ -136,6 +138,11 @@ def _parts(value):
     return parts
 
 
+def _is_ours(value):
+    """Whether the value is an object of this package, whose class may say why it cannot be sent."""
+    return type(value).__module__.partition(".")[0] == "miniray"
+
+
 def find_culprit(value, path):
     """(path, part, reason) of the innermost part that cannot be pickled; None: there is none. `path` is the name of the
     value."""
@@ -149,6 +156,6 @@ def _find(value, path, seen, depth):
         return None
     for name, part in _parts(value):
         found = _find(part, path + name, seen, depth + 1)
-        if found:
+        if found and (str(found[2]) == str(error) or not _is_ours(value)):
             return found
     return path, value, error

@@ -10,6 +10,7 @@ from typing import TypeVar
 from miniray import _core
 from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _weight_tree
+from miniray._core_api.tracebacks import public
 
 _Model = TypeVar("_Model")
 
@@ -21,6 +22,7 @@ _KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32",
 _shares = ()  # shared blocks of this process: a WeakSet, if there are any
 
 
+@public
 def share(model: _Model) -> _Model:
     """Moves the parameters and buffers of a model into shared memory, and returns the model.
 

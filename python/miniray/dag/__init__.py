@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from miniray import _core
+from miniray._core_api.tracebacks import public_module
 from miniray.dag.class_node import PARENT_CLASS_NODE_KEY, PREV_CLASS_METHOD_CALL_KEY, ClassMethodNode, ClassNode
 from miniray.dag.compiled_dag_node import CompiledDAG
 from miniray.dag.dag_node import DAGNode
@@ -26,3 +27,6 @@ def bind(target, *args, **kwargs) -> Any:
     if isinstance(target, _core.RemoteFunction):
         return FunctionNode(target, args, kwargs)
     return ClassMethodNode(target, args, kwargs, {}, {})
+
+
+public_module(globals())

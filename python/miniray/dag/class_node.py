@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from miniray._core_api.tracebacks import public_module
 from miniray.dag.dag_node import DAGNode, nodes_in
 from miniray.dag.input_node import InputNode
 
@@ -69,3 +70,6 @@ class ClassMethodNode(DAGNode):
         if isinstance(method, str):
             method = getattr(run.value(self._bound_other[PARENT_CLASS_NODE_KEY]), method)
         return (method.options(**self._bound_options) if self._bound_options else method).remote(*args, **kwargs)
+
+
+public_module(globals())

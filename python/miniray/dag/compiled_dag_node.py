@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from miniray._core_api.tracebacks import public_module
+
 
 class CompiledDAG:
     """A graph that is run many times."""
@@ -21,3 +23,6 @@ class CompiledDAG:
 
     def teardown(self, kill_actors=False) -> None:
         """Does nothing: the program that created the actors owns them."""
+
+
+public_module(globals())

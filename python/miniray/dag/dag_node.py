@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from miniray._core_api.tracebacks import public_module
+
 
 class DAGNode:
     """A call that runs when its graph is executed."""
@@ -92,3 +94,6 @@ def nodes_in(thing) -> list[Any]:
     elif type(thing) in (list, tuple, dict):
         for each in thing.values() if type(thing) is dict else thing:
             yield from nodes_in(each)
+
+
+public_module(globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from miniray._core_api.tracebacks import public_module
 from miniray.dag.dag_node import DAGNode
 
 
@@ -14,3 +15,6 @@ class FunctionNode(DAGNode):
 
     def _run(self, run, args, kwargs):
         return self._body.remote(*args, **kwargs)
+
+
+public_module(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from miniray._core_api.tracebacks import public_module
 from miniray.dag.dag_node import DAGNode
 
 
@@ -63,3 +64,6 @@ class InputAttributeNode(DAGNode):
         if len(run.args) != 1 or run.kwargs:
             return run.args[self._key] if isinstance(self._key, int) else run.kwargs[self._key]
         return args[0][self._key] if self._accessor == "__getitem__" else getattr(args[0], self._key)
+
+
+public_module(globals())

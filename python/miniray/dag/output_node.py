@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from miniray._core_api.tracebacks import public_module
 from miniray.dag.dag_node import DAGNode
 
 
@@ -15,3 +16,6 @@ class MultiOutputNode(DAGNode):
 
     def _run(self, run, args, kwargs):
         return list(args)
+
+
+public_module(globals())

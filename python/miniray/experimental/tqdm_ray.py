@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from miniray import _core, worker
+from miniray._core_api.tracebacks import public_module
 from miniray._output import progress_bars as _progress_bars
 
 _DESCRIPTION_MAX = 200  # the length of a line that a worker prints is limited
@@ -100,3 +101,6 @@ def safe_print(*args, **kwargs) -> None:
     """Prints without disturbing the bars."""
     with _progress_bars.display.hidden():
         print(*args, **kwargs)
+
+
+public_module(globals())

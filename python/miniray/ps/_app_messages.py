@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from miniray import _core
+from miniray._core_api import did_you_mean
 from miniray.ps import _table_options
 from miniray.ps.errors import PsError
 
@@ -41,7 +42,7 @@ def group_of(name: str) -> int:
     """The roles that a barrier is for."""
     found = {"workers": _WORKERS, "servers": _SERVERS, "all": _ALL}.get(name)
     if found is None:
-        raise ValueError(f"group {name!r}: a barrier is for 'workers', 'servers' or 'all'")
+        raise did_you_mean.one_of("group of a barrier", name, ("workers", "servers", "all"))
     return found
 
 
@@ -51,8 +52,8 @@ def node_of(to: Any) -> tuple[int, int]:
         return _GROUPS[to], 0 if to == "scheduler" else _EVERY
     if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES:
         return _ROLES[to[0]], _table_options.whole(f"the number of the {to[0]}", to[1], _NUMBER_MAX)
-    raise ValueError(f"{to!r}: a message is for 'scheduler', ('server', number), ('worker', rank), 'servers', "
-                     "'workers' or 'all'")
+    raise ValueError(f"unknown receiver {to!r}; expected 'scheduler', ('server', number), ('worker', rank), 'servers', "
+                     f"'workers' or 'all'{did_you_mean.hint(to, _GROUPS)}")
 
 
 def response_of(role: int, number: int, status: int, head: int, body: bytes) -> Response:

@@ -49,7 +49,7 @@ def keys_in(keys):
     if isinstance(keys, memoryview) and numpy() is not None:
         return _numpy_keys(numpy().asarray(keys))
     if isinstance(keys, (str, bytes, bytearray)) or not hasattr(keys, "__iter__"):
-        raise TypeError(f"keys are whole numbers, or arrays or lists of them, not {type(keys).__name__}")
+        raise TypeError(f"keys must be whole numbers, or arrays or lists of them, not {keys!r:.80}")
     keys = list(keys)
     if keys and _is_numpy(keys[0]):
         return _numpy_keys(numpy().asarray(keys))
@@ -61,17 +61,19 @@ def _list_keys(keys):
     try:
         return array.array("Q", keys)
     except TypeError:
-        raise TypeError(f"keys are whole numbers; one of these {len(keys)} is not") from None
+        wrong = next((place, key) for place, key in enumerate(keys) if not hasattr(key, "__index__"))
+        raise TypeError(f"keys must be whole numbers, and key {wrong[0]} is {wrong[1]!r}") from None
     except OverflowError:
-        raise ValueError(f"keys are from 0 to 2**64 - 1; these are from {min(keys)} to {max(keys)}") from None
+        wrong = next((place, key) for place, key in enumerate(keys) if not 0 <= operator.index(key) < 2**64)
+        raise ValueError(f"keys must be from 0 to 2**64 - 1, and key {wrong[0]} is {wrong[1]}") from None
 
 
 def _numpy_keys(keys):
     np = numpy()
     if keys.dtype.kind not in "iu" and keys.size > 0:
-        raise TypeError(f"keys are whole numbers, not {keys.dtype}")
+        raise TypeError(f"keys must be whole numbers, not {keys.dtype}: convert with astype('uint64')")
     if keys.dtype.kind == "i" and keys.size > 0 and keys.min() < 0:
-        raise ValueError(f"key {keys.min()} is negative: keys are from 0 to 2**64 - 1")
+        raise ValueError(f"keys must be from 0 to 2**64 - 1, and one is {keys.min()}")
     return np.ascontiguousarray(keys, np.uint64), keys.shape
 
 
@@ -81,16 +83,16 @@ def empty_keys(count):
     return array.array("Q", bytes(8 * count)) if np is None else np.empty(count, np.uint64)
 
 
-def lengths_in(lengths, count):
+def lengths_in(lengths, count, what="lengths"):
     """Memory of 32-bit lengths."""
     try:
         lengths = [operator.index(length) for length in lengths]
     except TypeError:
-        raise TypeError("lengths are whole numbers, one for each key") from None
+        raise TypeError(f"lengths must be whole numbers, one for each of {count} keys") from None
     if len(lengths) != count:
-        raise ValueError(f"there are {count} keys and {len(lengths)} lengths")
+        raise ValueError(f"the number of {what} is {len(lengths)}, and that of keys is {count}: pass one for each key")
     if min(lengths, default=0) < 0 or max(lengths, default=0) >= 2**32:
-        raise ValueError(f"lengths are from 0 to 2**32 - 1; these are from {min(lengths)} to {max(lengths)}")
+        raise ValueError(f"lengths must be from 0 to 2**32 - 1; these are from {min(lengths)} to {max(lengths)}")
     return array.array("I", lengths)
 
 
@@ -100,10 +102,10 @@ def lengths_in(lengths, count):
 def values_in(values, dtype, shape, what):
     """Memory of these values, which must have this dtype and shape; `what` names them in errors."""
     if is_torch(values):
-        _check(str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
+        _check(values, str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
         return _torch_memory(values.detach().cpu().contiguous())
     if _is_numpy(values):
-        _check(values.dtype.name, dtype, values.shape, shape, what)
+        _check(values, values.dtype.name, dtype, values.shape, shape, what)
         return numpy().ascontiguousarray(values, dtype)
     if dtype not in _LETTERS:
         raise TypeError(f"{_is(what)} {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
@@ -112,7 +114,7 @@ def values_in(values, dtype, shape, what):
     flat, found = _flattened(values, what)
     if not flat and 0 in shape:
         found = shape  # an empty list shows one dimension only
-    _check(dtype, dtype, found, shape, what)
+    _check(values, dtype, dtype, found, shape, what)
     try:
         return array.array(_LETTERS[dtype], flat)
     except TypeError:
@@ -122,14 +124,15 @@ def values_in(values, dtype, shape, what):
 
 
 def _is(what):
-    return f"{what} are" if what == "values" else f"{what} is"
+    return f"{what} are" if what in ("values", "keys") else f"{what} is"
 
 
-def _check(found, dtype, found_shape, shape, what):
+def _check(given, found, dtype, found_shape, shape, what):
     if found != dtype:
-        raise TypeError(f"{_is(what)} {found}, and the table has {dtype}")
+        convert = f"to(torch.{dtype})" if is_torch(given) else f"astype({dtype!r})"
+        raise TypeError(f"{_is(what)} {found}, and the table has {dtype}: convert with {convert}")
     if found_shape != shape:
-        raise ValueError(f"{_is(what)} of shape {list(found_shape)}, not {list(shape)}")
+        raise ValueError(f"{_is(what)} of shape {list(found_shape)}; expected {list(shape)}")
 
 
 def _flattened(values, what):
@@ -186,13 +189,13 @@ def empty(dtype, shape, like=None):
 def out_memory(out, dtype, shape, what):
     """Memory of an array into which results are written."""
     if is_torch(out):
-        _check(str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
+        _check(out, str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
         if out.device.type != "cpu" or not out.is_contiguous():
             raise ValueError(f"{what} is not contiguous, or is on another device")
         return _torch_memory(out.detach())
     if not _is_numpy(out):
         raise TypeError(f"{what} is {type(out).__name__}: pass an array of NumPy or torch")
-    _check(out.dtype.name, dtype, out.shape, shape, what)
+    _check(out, out.dtype.name, dtype, out.shape, shape, what)
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative):
         raise ValueError(f"{what} is not contiguous, is read-only, or has another byte order than this machine")
     return out

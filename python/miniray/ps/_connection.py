@@ -48,7 +48,7 @@ def connect(address: Any = None, rank: int | None = None, *, timeout: float = TI
     """
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
-        raise TypeError(f"an address must be a text or what start() returned, not {type(address).__name__}")
+        raise TypeError(f"the address must be a str or what start() returned, not {address!r}")
     timeout = seconds(timeout)
     rank = _ANY_RANK if rank is None else _table_options.whole("rank", rank, _MOST_RANKS)
     deadline = time.monotonic() + timeout
@@ -180,13 +180,13 @@ class Connection:
         (as many as were asked for, with all replicas) or "all". A worker that is started again passes the barriers that
         it has passed before its first step, and those of the steps that it repeats."""
         if not isinstance(name, str):
-            raise TypeError(f"the name of a barrier must be a text, not {type(name).__name__}")
+            raise TypeError(f"the name of a barrier must be a str, not {name!r}")
         self._native.barrier(name, _app_messages.group_of(group), self._patience(timeout))
 
     def metric(self, key: str, value: float) -> None:
         """Sends a number to the scheduler. `Deployment.processes` and `miniray ps status` show it and its rate."""
         if not isinstance(key, str) or isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-            raise TypeError(f"a metric must be a text and a number, not {key!r} and {value!r}")
+            raise TypeError(f"a metric is a str and a number, not {key!r} and {value!r}")
         self._native.report(key, float(value))
 
     def send(self, to: Any, app: int, head: int = 0, body: bytes = b"",
@@ -259,7 +259,7 @@ class Connection:
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
         if not isinstance(name, str):
-            raise TypeError(f"the name of a table must be a text, not {type(name).__name__}")
+            raise TypeError(f"the name of a table must be a str, not {name!r}")
         if given:
             native = self._native.create(name, self.timeout, _table_options.packed(given))
         else:
@@ -291,7 +291,7 @@ class Connection:
         or die (see `Dataset`). The parameter server knows items by their numbers only."""
         sizes, batch = _dataset.sizes_of(sizes), _table_options.whole("batch", batch, _dataset._BATCH_MOST)
         if batch == 0:
-            raise ValueError("batch is 0: a step has one item at least")
+            raise ValueError("batch is 0: it must be at least 1")
         self._native.cut(sizes, self.timeout)
         return Dataset(self, self._native, batch)
 

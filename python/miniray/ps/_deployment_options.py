@@ -6,6 +6,8 @@ import math
 import os
 import typing
 
+from miniray._core_api import did_you_mean
+
 _SERVERS, _WORKERS, _SLOTS, _BACKUP, _STALENESS = 1024, 1024, 4095, 1023, 1 << 20
 _LEAST_S, _MOST_S = 0.01, 1e6
 
@@ -50,7 +52,7 @@ def _whole(name, value, least, most):
 
 def _seconds(name, value):
     if isinstance(value, (bool, str)) or not _LEAST_S <= float(value) <= _MOST_S or math.isnan(value):
-        raise ValueError(f"{name} must be a number of seconds from {_LEAST_S}, not {value!r}")
+        raise ValueError(f"{name} must be a number of seconds from {_LEAST_S} to {_MOST_S:.0f}, not {value!r}")
     return float(value)
 
 
@@ -59,4 +61,4 @@ def _consistency(text):
         return (0 if text == "asp" else 2), 0
     if isinstance(text, str) and text.startswith("ssp:") and text[4:].isdecimal() and int(text[4:]) <= _STALENESS:
         return 1, int(text[4:])
-    raise ValueError(f"consistency must be bsp, ssp:STEPS or asp, not {text!r}")
+    raise did_you_mean.one_of("consistency", text, ("bsp", f"ssp:STEPS (0 to {_STALENESS})", "asp"))

@@ -1,6 +1,7 @@
 """Names that miniray.ps and miniray.train had before release 0.2: each is an error that gives the new name."""
 
 from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public
 
 _ARGUMENTS = {"servers": "num_servers", "workers": "num_workers", "folder": "checkpoint_dir", "copies": "replicas",
               "backup": "backup_workers", "mixed": "mixed_consistency", "codec": "compression", "mark": "version",
@@ -17,7 +18,7 @@ def refuse(callee, given, known):
     new = _ARGUMENTS.get(name, "")
     if new.partition(",")[0] in known:
         raise TypeError(f"{callee} takes no {name}: it is called {new}")
-    listed = f"; it takes {', '.join(known)}" if known else ""
+    listed = f"; it takes {', '.join(known)}" if known else "; it takes no options"
     raise TypeError(f"{callee} takes no {name}{did_you_mean.hint(name, known) or listed}")
 
 
@@ -25,5 +26,8 @@ def attributes(**new_names):
     """The `__getattr__` of a class whose attributes were renamed: old_name="new_name"."""
     def __getattr__(self, name):
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(text + (f": it is called {new_names[name]!r}" if name in new_names else ""))
-    return __getattr__
+        if name in new_names:
+            raise AttributeError(f"{text}: it is called {new_names[name]!r}")
+        known = () if name.startswith("__") else dir(self)  # dir() asks for __dict__
+        raise did_you_mean.attribute_error(text, name, known)
+    return public(__getattr__)

@@ -6,7 +6,7 @@ import operator
 import re
 
 from miniray import _core
-
+from miniray._core_api import did_you_mean
 from miniray.ps import _old_names
 
 KINDS = ("sparse", "vectors", "dense")
@@ -30,7 +30,7 @@ def documented(text):
 
 def _text(name, value):
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a str, not {value!r}")
     return value
 
 
@@ -41,7 +41,7 @@ def _whole(name, value, most):
 def whole(name, value, most):
     """A number of Python or NumPy without a fraction, from 0 to `most`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
     value = operator.index(value)
     if not 0 <= value <= most:
         raise ValueError(f"{name} is {value}: it must be from 0 to {most}")
@@ -53,7 +53,7 @@ def _number(name, value):
     if value is None:
         return 0.0
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+        raise TypeError(f"{name} must be a number, not {value!r}")
     value = float(value)
     if value != 0 and not _LEAST <= value <= _MOST:
         raise ValueError(f"{name} is {value}: it must be 0, or from {_LEAST:.3g} to {_MOST:.3g}")
@@ -77,7 +77,7 @@ def _shapes(arrays):
     try:
         arrays = dict(arrays or {})
     except (TypeError, ValueError):
-        raise TypeError(f"arrays are {{name: shape}}, not {type(arrays).__name__}") from None
+        raise TypeError(f"arrays must be a dict such as {{'weight': (3, 4)}}, not {arrays!r}") from None
     return [(str(name), shape_of(name, shape)) for name, shape in arrays.items()]
 
 
@@ -97,7 +97,7 @@ def dtype_name(dtype):
     """The name of a dtype that is given by name, or as in NumPy (np.float32) or torch (torch.bfloat16)."""
     name = dtype.__name__ if isinstance(dtype, type) else str(dtype or "float32").rpartition(".")[2]
     if name not in _DTYPES:
-        raise ValueError(f"dtype is {name!r}: {', '.join(_DTYPES)}")
+        raise ValueError(f"unknown dtype {name!r}; expected {', '.join(_DTYPES)}")
     return name
 
 
@@ -106,10 +106,10 @@ def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, op
             clip_norm=None, average=False, refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}: {', '.join(KINDS)}")
+        raise did_you_mean.one_of("kind of table", kind, KINDS)
     if (kind == "dense") != bool(arrays):
-        raise ValueError("a dense table needs arrays={name: shape}" if kind == "dense" else
-                         f"a {kind} table has keys, no arrays")
+        raise ValueError("a dense table needs arrays, a dict such as {'weight': (3, 4)}" if kind == "dense" else
+                         f"a table of the kind {kind!r} has keys: arrays are for the kind 'dense'")
     if dim == 0 and kind == "sparse":
         raise ValueError("dim is 0: a row has at least one number")
     return (KINDS.index(kind), _DTYPES[dtype_name(dtype)], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),

@@ -262,7 +262,7 @@ class SparseTable(Table):
 
     def _range(self, first, values, request):
         if not hasattr(values, "__len__"):
-            raise TypeError(f"values are {type(values).__name__}: one row for each key is needed")
+            raise TypeError(f"values must be an array or a list with one row for each key, not {values!r:.80}")
         memory = self._memory(values, self._shape((len(values),)), "values", request)
         return _table_options.whole("first", first, _KEY_MAX), memory
 
@@ -333,7 +333,7 @@ class VectorTable(Table):
         memory, (count,) = _flat(keys)
         if any(not hasattr(vector, "__len__") for vector in vectors):
             raise TypeError("vectors must be a list of arrays or lists, one for each key")
-        lengths = _arrays.lengths_in([len(vector) for vector in vectors], count)
+        lengths = _arrays.lengths_in([len(vector) for vector in vectors], count, "vectors")
         parts = [memoryview(_arrays.values_in(vector, self.dtype, (length,), f"vector {number}")).cast("B")
                  for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0]
         return memory, lengths, b"".join(parts)
@@ -417,7 +417,8 @@ class DenseTable(Table):
 
     def _memories(self, arrays, request):
         if not isinstance(arrays, dict):
-            raise TypeError(f"a dense table takes {{name: array}}, not {type(arrays).__name__}")
+            raise TypeError(f"a dense table takes {{name: array}}, not {type(arrays).__name__}; its arrays are "
+                            f"{', '.join(self.shapes)}")
         return {name: self._memory(array, self._shape(name), f"array {name!r}", request) for name, array in arrays.items()}
 
     def _push(self, arrays, request, set):

@@ -1,5 +1,6 @@
 """Errors of tables and connections. Wrong arguments raise ValueError and TypeError."""
 
+from miniray._core_api import did_you_mean
 from miniray.exceptions import RayError
 
 
@@ -44,4 +45,4 @@ def raise_ps(code, text):
         kind = ValueError
     elif code in (_NOT_FOUND, _EXISTS) and "table" not in text:
         kind = RankTakenError if code == _EXISTS else PsError
-    raise kind(text) from None
+    raise kind(did_you_mean.in_python(text)) from None

@@ -6,7 +6,7 @@ import types
 import warnings
 
 from miniray import _core, exceptions
-from miniray._core_api import local_mode as _local_mode, options as _options
+from miniray._core_api import did_you_mean, local_mode as _local_mode, options as _options
 from miniray._core_api.tracebacks import public
 from miniray._weights import _shared_model, _weight_tree
 from miniray.ps import _model_server, strategies
@@ -89,12 +89,12 @@ class ParameterServer:
         `on_dead="skip"` dead workers are left out. `weights` are results of copied_weights, if they were asked for
         already."""
         if on_dead not in ("raise", "skip"):
-            raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
+            raise did_you_mean.one_of("on_dead", on_dead, ("raise", "skip"))
         if not hasattr(workers, "__iter__"):
             raise TypeError(f"the workers should be a list of actors, not {workers!r}")
         workers = list(workers)
         if not workers:
-            raise ValueError("sync got no workers: pass a list of at least one")
+            raise ValueError("sync_from_workers() got an empty list: pass at least one worker")
         own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
         if _local_mode.is_on():
             return _sync_here(self._actor, workers, on_dead == "skip")
@@ -167,10 +167,11 @@ def _are_pythons(workers):
     own = True
     for number, worker in enumerate(workers):
         if not isinstance(worker, _core.ActorHandle):
-            raise TypeError(f"worker {number} is no actor: {worker!r}")
+            raise TypeError(f"worker {number} must be an actor, made with remote(), not {worker!r}")
         for name in ("get_weights", "set_weights"):
             if not hasattr(worker, name):
-                raise AttributeError(f"worker {number}, {worker!r}, has no method {name}")
+                raise AttributeError(f"worker {number}, {worker!r}, has no method {name}: a worker needs get_weights "
+                                     "and set_weights")
         own = own and hasattr(worker, "__ray_get_weights__")
     return own
 
@@ -204,8 +205,12 @@ def combined(server, workers):
 def checked_weight(worker_id, weight):
     """The worker id and the weight, checked."""
     if isinstance(worker_id, bool) or not hasattr(worker_id, "__index__") or worker_id < 0:
-        raise ValueError(f"worker_id is {worker_id!r}: the worker's place in the list, from 0")
-    weight = float(weight)
-    if weight != weight or weight in (float("inf"), float("-inf")):
-        raise ValueError(f"the weight of worker {worker_id} is {weight}")
+        raise ValueError(f"worker_id is {worker_id!r}: it must be the worker's place in the list, from 0")
+    try:
+        number = float(weight)
+    except (TypeError, ValueError):
+        raise TypeError(f"the weight of worker {worker_id} must be a number, not {weight!r}") from None
+    if not -float("inf") < number < float("inf"):
+        raise ValueError(f"the weight of worker {worker_id} is {number}: it must be finite")
+    weight = number
     return operator.index(worker_id), weight

@@ -15,6 +15,7 @@ import math
 from typing import Any
 
 from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public_module
 from miniray._weights import _weight_tree
 from miniray.ps import _old_names
 
@@ -26,7 +27,8 @@ class SyncStrategy:
 
     def aggregate(self, weight_lists) -> Any:
         """The new weights, a list of tensors, from the lists of all workers."""
-        raise NotImplementedError(f"{type(self).__name__}.aggregate(self, weight_lists)")
+        raise NotImplementedError(f"{type(self).__name__} needs aggregate(self, weight_lists), which returns a list of "
+                                  "tensors")
 
 
 class _Builtin(SyncStrategy):
@@ -141,7 +143,7 @@ class MomentumStrategy(_Builtin):
 
     def __init__(self, momentum=0.9) -> None:
         if not 0 <= momentum < 1:
-            raise ValueError(f"momentum is {momentum}: it has to be at least 0 and below 1")
+            raise ValueError(f"momentum is {momentum}: it must be at least 0 and below 1")
         self.momentum = float(momentum)
         self._before = None
 
@@ -185,7 +187,7 @@ class TrimmedMeanStrategy(_Sorted):
 
     def __init__(self, trim=0.1) -> None:
         if not 0 <= trim < 0.5:
-            raise ValueError(f"trim is {trim}: it has to be at least 0 and below 0.5")
+            raise ValueError(f"trim is {trim}: it must be at least 0 and below 0.5")
         self.trim = float(trim)
 
     def _native(self):
@@ -252,8 +254,7 @@ def make(given, kwargs, callee=None, known=()) -> SyncStrategy:
         return given
     if isinstance(given, str):
         if given not in STRATEGIES:
-            meant = did_you_mean.hint(given, sorted(STRATEGIES)) or "."
-            raise ValueError(f"Unknown strategy '{given}'{meant} Known strategies: {', '.join(sorted(STRATEGIES))}")
+            raise did_you_mean.one_of("strategy", given, sorted(STRATEGIES))
         given = STRATEGIES[given]
     if not callable(given):
         raise TypeError("a strategy must be a name of STRATEGIES, a class with aggregate(self, weight_lists), or a function "
@@ -263,3 +264,6 @@ def make(given, kwargs, callee=None, known=()) -> SyncStrategy:
     if not callable(getattr(made, "aggregate", None)):
         raise TypeError(f"{type(made).__name__} has no method aggregate(self, weight_lists)")
     return made
+
+
+public_module(globals())

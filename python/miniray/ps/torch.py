@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from miniray._core_api.tracebacks import public_module
 
 from miniray.ps._connection import Connection
 from miniray.ps._tables import SparseTable
@@ -239,3 +240,6 @@ class Embedding(torch.nn.Module):
 
     def _shape(self, keys):
         return (len(keys),) if self.dim == 1 else (len(keys), self.dim)
+
+
+public_module(globals())

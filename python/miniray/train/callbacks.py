@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from miniray import _core
-from miniray._core_api.tracebacks import public
+from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public, public_module
 from miniray._weights import _weight_tree
 from miniray.train.data import as_number
 
@@ -41,9 +42,9 @@ class EarlyStopping(Callback):
 
     def __init__(self, monitor="loss", *, patience=3, min_delta=0.0, mode="min") -> None:
         if mode not in ("min", "max"):
-            raise ValueError(f"mode should be 'min' or 'max', not {mode!r}")
+            raise did_you_mean.one_of("mode", mode, ("min", "max"))
         if patience < 1:
-            raise ValueError(f"patience should be at least 1, not {patience}")
+            raise ValueError(f"patience is {patience}: it must be at least 1 epoch")
         self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
         self.best = self.best_epoch = None
 
@@ -55,8 +56,8 @@ class EarlyStopping(Callback):
         """Compares the number with the best one, and stops the trainer after `patience` epochs."""
         value = as_number(result.get(self.monitor))
         if value is None:
-            raise KeyError(f"EarlyStopping looks at {self.monitor!r}, which is no number of the result; there are: "
-                           f"{', '.join(map(str, result))}")
+            raise KeyError(f"EarlyStopping looks at {self.monitor!r}, which is no number of the result; expected one of "
+                           f"{', '.join(map(str, result))}{did_you_mean.hint(self.monitor, result)}")
         better = value - self.min_delta if self.mode == "max" else -value - self.min_delta
         if self.best is None or better > (self.best if self.mode == "max" else -self.best):
             self.best, self.best_epoch = value, epoch
@@ -104,3 +105,6 @@ def _listed(value):
 class TensorBoardLogger(_Logger):
     """Writes the numbers for `tensorboard --logdir`. The path is a folder, in which each training creates a file."""
     _kind = "tensorboard"
+
+
+public_module(globals())

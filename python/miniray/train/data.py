@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from numbers import Real
 
 from miniray import _core
+from miniray._core_api.tracebacks import public_module
 
 
 def shard_indices(num_samples, shard_id, num_shards, *, seed=0) -> Any:
@@ -92,3 +93,6 @@ def as_number(value) -> Any:
             return None
         return number if isinstance(number, (bool, int, float)) else None
     return None
+
+
+public_module(globals())

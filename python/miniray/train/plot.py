@@ -10,7 +10,7 @@ import math
 import os
 import re
 
-from miniray._core_api import own_file
+from miniray._core_api import did_you_mean, own_file
 from miniray.train import _svg
 from miniray.train.data import as_number
 
@@ -31,7 +31,7 @@ def draw(history, path, fields=None, over="epoch") -> str:
     is_svg = os.fspath(path).endswith(".svg")
     make = None if is_svg else _figure_class()
     if not fields:
-        raise ValueError(f"plot() needs a history with numbers: these {len(history)} entries have none")
+        raise ValueError(f"plot() needs numbers, and the history has none: it has {len(history)} epoch{'s' * (len(history) != 1)}")
     axes = _by_kind({field: _line(history, field) for field in fields})
     if is_svg:
         with open(path, "w", encoding="utf-8", opener=own_file.open_own) as file:
@@ -81,7 +81,8 @@ def _figure_class():
 def _line(history, field):
     values = [as_number(result.get(field)) for result in history]
     if all(value is None for value in values):
-        raise ValueError(f"the history has no number {field!r}; there are: {', '.join(numbers(history))}")
+        raise ValueError(f"the history has no number {field!r}; expected one of {', '.join(numbers(history))}"
+                         + did_you_mean.hint(field, numbers(history)))
     return [float("nan") if value is None else value for value in values]
 
 

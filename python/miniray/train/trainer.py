@@ -36,7 +36,7 @@ class BaseTrainer:
         _check_count("num_workers", num_workers, 1)
         _check_count("max_failures", max_failures, 0)
         if display not in MODES:
-            raise ValueError(f"display should be one of {', '.join(MODES)}, not {display!r}")
+            raise did_you_mean.one_of("display", display, MODES)
         callbacks = _checked_callbacks(callbacks)
         self.num_workers, self.max_failures = num_workers, max_failures
         self.callbacks, self.display = callbacks, display

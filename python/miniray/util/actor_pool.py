@@ -18,7 +18,12 @@ class ActorPool:
     """
 
     def __init__(self, actors) -> None:
+        if isinstance(actors, miniray.ActorHandle) or not hasattr(actors, "__iter__"):
+            raise TypeError(f"ActorPool takes a list of actors, not {actors!r}")
         self._idle = list(actors)
+        for number, actor in enumerate(self._idle):
+            if isinstance(actor, (type, miniray.ActorClass)):
+                raise TypeError(f"item {number} of ActorPool's list is the class {actor!r}: create an actor with remote()")
         self._running = {}  # reference, or a tuple of those of one call: (number, actor)
         self._by_number = {}  # number: reference
         self._next_number = 0  # number of the next submission
@@ -122,7 +127,7 @@ class ActorPool:
     def push(self, actor) -> None:
         """Adds an actor to the pool."""
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
-            raise ValueError("Actor already belongs to current ActorPool")
+            raise ValueError(f"{actor!r} already belongs to this ActorPool")
         self._free([actor])
 
 

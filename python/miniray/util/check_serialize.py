@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from miniray._core_api.tracebacks import public_module
 from miniray._serialize import pickle as _pickle
 
 
@@ -28,3 +29,6 @@ def inspect_serializability(base_obj, name=None, depth=3, print_file=None) -> tu
     path, culprit, reason = where
     print(f"{path} cannot be sent: {reason}", file=print_file)
     return False, {FailureTuple(culprit, path, base_obj)}
+
+
+public_module(globals())

@@ -13,6 +13,8 @@ import itertools
 from typing import Any
 
 import miniray
+from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public_module
 
 _NAMESPACE = "miniray.util.collective"
 _OBJECT_BYTES = 64 * 1024  # arrays of at least this size are objects in shared memory
@@ -27,7 +29,7 @@ class Backend(str):
     def __new__(cls, name):
         known = {"NCCL": cls.NCCL, "GLOO": cls.GLOO, "TORCH_GLOO": cls.GLOO}
         if not isinstance(name, str) or name.upper() not in known:
-            raise ValueError(f"Unrecognized backend: {name!r}. Only NCCL and GLOO are supported")
+            raise did_you_mean.one_of("backend", name, known)
         return known[name.upper()]
 
 
@@ -35,6 +37,14 @@ class ReduceOp(enum.Enum):
     """The operations that combine arrays."""
 
     SUM, PRODUCT, MIN, MAX = range(4)
+
+
+def _op(op):
+    """The ReduceOp, or an error for anything else."""
+    try:
+        return ReduceOp(op)
+    except ValueError:
+        raise did_you_mean.one_of("op", op, [f"ReduceOp.{each.name}" for each in ReduceOp]) from None
 
 
 # ---- The actor of a group.
@@ -89,7 +99,7 @@ class _Hub:
             await asyncio.wait_for(one.complete.wait(), timeout)
         except asyncio.TimeoutError:
             missing = sorted(set(range(self.size)) - one.brought.keys())
-            return f"{purpose} waited {timeout:g} s in vain for rank {', '.join(map(str, missing))} of {self.size}"
+            return f"{purpose} timed out after {timeout:g} s: {_listed('rank', missing)} of {self.size} did not call it"
         if generation != self.generation:
             return _ANEW
         one.left += 1
@@ -97,7 +107,7 @@ class _Hub:
             del self.rounds[number]
         if len(set(one.purposes.values())) > 1:
             told = ", ".join(f"rank {rank} {one.purposes[rank]}" for rank in sorted(one.purposes))
-            return f"they do not do the same: {told}"
+            return f"its ranks have called different operations: {told}"
         return [one.brought[each] for each in range(self.size)]
 
     async def send(self, generation, source, target, value):
@@ -114,10 +124,15 @@ class _Hub:
         try:
             return [await asyncio.wait_for(queue.get(), timeout)]
         except asyncio.TimeoutError:
-            return f"recv waited {timeout:g} s in vain for rank {source}"
+            return f"recv timed out after {timeout:g} s: rank {source} did not send"
 
 
-_ANEW = "it was set up anew by a rank that joined again: call init_collective_group once more"
+_ANEW = "a rank joined again, which has reset the group: call init_collective_group() again in every rank"
+
+
+def _listed(noun, numbers):
+    """rank 1; ranks 1, 2"""
+    return f"{noun}{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
 
 
 class _Group:
@@ -149,7 +164,7 @@ class _Group:
 
     def _opened(self, values):
         if isinstance(values, str):
-            raise RuntimeError(f"The collective group '{self.name}': {values}.")
+            raise RuntimeError(f"collective group {self.name!r}: {values}")
         return [miniray.get(value) if isinstance(value, miniray.ObjectRef) else value for value in values]
 
 
@@ -162,7 +177,8 @@ _groups = {}  # {name: membership of this process}
 
 def _group(name):
     if name not in _groups:
-        raise RuntimeError(f"The collective group '{name}' is not initialized in the process.")
+        raise RuntimeError(f"this process is not in the collective group {name!r}: call init_collective_group() in each "
+                           f"member first{did_you_mean.hint(name, _groups)}")
     return _groups[name]
 
 
@@ -202,13 +218,13 @@ def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="de
     `gloo_timeout` milliseconds fails with an error that names them."""
     backend = Backend(backend)
     if not isinstance(group_name, str) or not group_name:
-        raise ValueError(f"group_name '{group_name}' needs to be a non-empty string.")
+        raise ValueError(f"group_name must be a str that is not empty, not {group_name!r}")
     if group_name in _groups:
-        raise RuntimeError(f"Trying to initialize a group twice: '{group_name}'")
+        raise RuntimeError(f"this process is in the collective group {group_name!r} already: call destroy_collective_group() first")
     if not isinstance(world_size, int) or world_size <= 0:
         raise ValueError(f"world_size is {world_size!r}: it must be at least 1")
     if not isinstance(rank, int) or not 0 <= rank < world_size:
-        raise ValueError(f"rank is {rank!r}: it must be at least 0 and less than world_size, {world_size}")
+        raise ValueError(f"rank is {rank!r}: with world_size {world_size} it must be from 0 to {world_size - 1}")
     _groups[group_name] = _Group(group_name, world_size, rank, backend, gloo_timeout)
 
 
@@ -216,11 +232,11 @@ def create_collective_group(actors, world_size, ranks, backend=Backend.NCCL, gro
                             gloo_timeout=_TIMEOUT_MS) -> None:
     """Makes a group of actors from outside of them: actors[i] becomes ranks[i]."""
     if len(ranks) != len(actors):
-        raise RuntimeError(f"Each actor should correspond to one rank. Got '{len(ranks)}' ranks but '{len(actors)}' actors")
+        raise RuntimeError(f"the number of ranks is {len(ranks)}, and that of actors is {len(actors)}: pass one rank for each")
     if set(ranks) != set(range(len(ranks))):
-        raise RuntimeError(f"Ranks must be a permutation from 0 to '{len(ranks) - 1}'. Got '{sorted(ranks)}'.")
+        raise RuntimeError(f"ranks are {list(ranks)}: each number from 0 to {len(ranks) - 1} must occur once")
     if world_size != len(actors):
-        raise RuntimeError(f"world_size is {world_size}, but there are {len(actors)} actors")
+        raise RuntimeError(f"world_size is {world_size}, and the number of actors is {len(actors)}: they must be equal")
     miniray.get([actor.__ray_call__.remote(_join, world_size, rank, backend, group_name, gloo_timeout)
                  for actor, rank in zip(actors, ranks)])
 
@@ -265,17 +281,17 @@ def _view(tensor, *, write):
                              "tensor.cpu(), or torch.distributed for GPUs")
         array = tensor.detach().numpy()
     else:
-        raise ValueError(f"Unrecognized tensor type. Supported types are: np.ndarray, torch.Tensor. Got: {type(tensor)}.")
+        raise ValueError(f"a tensor must be a NumPy array or a torch tensor, not {type(tensor).__name__}")
     if write and not array.flags.writeable:
-        raise ValueError("The array is read-only, as results of get() are: pass a copy() of it")
+        raise ValueError(f"the {array.dtype} array is read-only, as results of get() are: pass a copy() of it")
     return array
 
 
 def _views(tensors, group, *, write):
     if not isinstance(tensors, list):
-        raise RuntimeError(f"The input must be a list of tensors. Got '{type(tensors)}'.")
+        raise RuntimeError(f"the tensors must be a list, one for each of {group.size} ranks, not {type(tensors).__name__}")
     if len(tensors) != group.size:
-        raise RuntimeError(f"There are {len(tensors)} tensors for {group.size} ranks: pass one for each rank")
+        raise RuntimeError(f"the number of tensors is {len(tensors)}, and that of ranks is {group.size}: pass one for each")
     return [_view(tensor, write=write) for tensor in tensors]
 
 
@@ -288,7 +304,7 @@ def _combined(arrays, op):
     """The arrays combined in the order of the ranks, so that all ranks get the same bits."""
     import numpy
     combine = {ReduceOp.SUM: numpy.add, ReduceOp.PRODUCT: numpy.multiply, ReduceOp.MIN: numpy.minimum,
-               ReduceOp.MAX: numpy.maximum}[ReduceOp(op)]
+               ReduceOp.MAX: numpy.maximum}[_op(op)]
     first, *rest = arrays
     out = numpy.array(first)
     for each in rest:
@@ -298,9 +314,9 @@ def _combined(arrays, op):
 
 def _check_rank(group, rank, what, *, itself=True):
     if not isinstance(rank, int) or not 0 <= rank < group.size:
-        raise ValueError(f"{what} rank is {rank!r}: it must be at least 0 and less than the group's size, {group.size}")
+        raise ValueError(f"the {what} rank is {rank!r}: in a group of {group.size} it must be from 0 to {group.size - 1}")
     if not itself and rank == group.rank:
-        raise RuntimeError(f"The {what} rank '{rank}' is self.")
+        raise RuntimeError(f"the {what} rank {rank} is this process itself: name another rank")
 
 
 # ---- Operations.
@@ -309,7 +325,7 @@ def _check_rank(group, rank, what, *, itself=True):
 def allreduce(tensor, group_name="default", op=ReduceOp.SUM) -> None:
     """Replaces the tensor of every rank by the combination of all."""
     group, array = _group(group_name), _view(tensor, write=True)
-    everybody = group.meet(_named("allreduce", array, ReduceOp(op).name), array)
+    everybody = group.meet(_named("allreduce", array, _op(op).name), array)
     if group.size <= 2 or array.nbytes < _OBJECT_BYTES:
         array[...] = _combined(everybody, op)
         return
@@ -325,7 +341,7 @@ def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM) -> None:
     group = _group(group_name)
     _check_rank(group, dst_rank, "destination")
     array = _view(tensor, write=group.rank == dst_rank)
-    everybody = group.meet(_named("reduce", array, ReduceOp(op).name, f"to {dst_rank}"), array)
+    everybody = group.meet(_named("reduce", array, _op(op).name, f"to {dst_rank}"), array)
     if group.rank == dst_rank:
         array[...] = _combined(everybody, op)
 
@@ -354,7 +370,7 @@ def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM) ->
     import numpy
     group, out = _group(group_name), _view(tensor, write=True)
     arrays = numpy.stack(_views(tensor_list, group, write=False))
-    everybody = group.meet(_named("reducescatter", arrays, ReduceOp(op).name), arrays)
+    everybody = group.meet(_named("reducescatter", arrays, _op(op).name), arrays)
     out[...] = _combined([each[group.rank] for each in everybody], op)
 
 
@@ -394,3 +410,6 @@ allgather_multigpu = _of_gpus("allgather_multigpu")
 reducescatter_multigpu = _of_gpus("reducescatter_multigpu")
 send_multigpu = _of_gpus("send_multigpu")
 recv_multigpu = _of_gpus("recv_multigpu")
+
+
+public_module(globals())

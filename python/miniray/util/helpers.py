@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from miniray import _core
+from miniray._core_api.tracebacks import public_module
 
 
 def as_completed(refs, *, chunk_size=10, yield_obj_refs=False) -> Iterator[Any]:
@@ -35,3 +36,6 @@ def map_unordered(fn, items, *, backpressure_size=100, chunk_size=10, yield_obj_
             ready, waiting = _core.wait(waiting, num_returns=1)
             yield from ready if yield_obj_refs else map(_core.get, ready)
     yield from as_completed(waiting, chunk_size=chunk_size, yield_obj_refs=yield_obj_refs)
+
+
+public_module(globals())

@@ -16,6 +16,9 @@ import bisect
 import threading
 from typing import Any
 
+from miniray._core_api import did_you_mean
+from miniray._core_api.tracebacks import public_module
+
 _lock = threading.Lock()
 _all = {}  # {name: metric} of this process
 
@@ -27,12 +30,12 @@ class Metric:
 
     def __init__(self, name, description="", tag_keys=None) -> None:
         if not isinstance(name, str) or not name:
-            raise ValueError("Empty name is not allowed. Please provide a metric name.")
+            raise ValueError(f"the name of a metric must be a str with at least one letter, not {name!r}")
         if tag_keys is not None and not isinstance(tag_keys, tuple):
-            raise TypeError(f"tag_keys should be a tuple type, got: {type(tag_keys)}")
+            raise TypeError(f"tag_keys of metric {name!r} must be a tuple of str, not {tag_keys!r}")
         for key in tag_keys or ():
             if not isinstance(key, str):
-                raise TypeError(f"Tag keys must be str, got {type(key)}.")
+                raise TypeError(f"tag_keys of metric {name!r} has {key!r}: a tag key must be a str")
         self._name, self._description, self._tag_keys = name, description, tag_keys or ()
         self._default_tags, self._values = {}, {}
         with _lock:
@@ -57,9 +60,9 @@ class Metric:
     def _check_tags(self, tags):
         for key, value in tags.items():
             if key not in self._tag_keys:
-                raise ValueError(f"Unrecognized tag key {key}.")
+                raise ValueError(f"Unrecognized tag key {key!r} of metric {self._name!r}{did_you_mean.hint(key, self._tag_keys)}")
             if not isinstance(value, str):
-                raise TypeError(f"Tag values must be str, got {type(value)}.")
+                raise TypeError(f"the tag {key!r} of metric {self._name!r} must be a str, not {value!r}")
 
     def _key(self, tags):
         """The values of the tags, in the order of their keys."""
@@ -68,12 +71,12 @@ class Metric:
         merged = {**self._default_tags, **given}
         missing = [key for key in self._tag_keys if key not in merged]
         if missing:
-            raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
+            raise ValueError(f"Missing value for tag key {', '.join(missing)} of metric {self._name!r}")
         return tuple(merged[key] for key in self._tag_keys)
 
     def _number(self, value):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"value must be int or float, got {type(value)}.")
+            raise TypeError(f"the value of metric {self._name!r} must be a number, not {value!r}")
         return float(value)
 
     def _shown(self, value):
@@ -97,7 +100,7 @@ class Counter(Metric):
     def inc(self, value=1.0, tags=None) -> None:
         """Adds a positive number."""
         if self._number(value) <= 0:
-            raise ValueError(f"value must be >0, got {value}")
+            raise ValueError(f"the value of metric {self._name!r} must be above 0, not {value}: a Counter only grows")
         key = self._key(tags)
         with _lock:
             self._values[key] = self._values.get(key, 0.0) + value
@@ -123,11 +126,9 @@ class Histogram(Metric):
 
     def __init__(self, name, description="", boundaries=None, tag_keys=None) -> None:
         if not boundaries:
-            raise ValueError("boundaries argument should be provided when using the Histogram class. e.g., "
-                             "Histogram(\"name\", boundaries=[1.0, 2.0])")
+            raise ValueError(f"Histogram {name!r} needs boundaries, such as boundaries=[1.0, 2.0]")
         if any(boundary <= 0 for boundary in boundaries) or sorted(boundaries) != list(boundaries):
-            raise ValueError(f"Invalid `boundaries` argument at index 0, {boundaries}. Use positive values for the "
-                             "boundaries, in their order.")
+            raise ValueError(f"boundaries of Histogram {name!r} must be above 0 and ascend, not {boundaries}")
         super().__init__(name, description, tag_keys)
         self.boundaries = [float(boundary) for boundary in boundaries]
 
@@ -180,3 +181,6 @@ def _labels(tags):
     def quoted(text):
         return text.replace("\\", r"\\").replace('"', r'\"').replace("\n", r"\n")
     return "{" + ",".join(f'{key}="{quoted(value)}"' for key, value in tags) + "}" if tags else ""
+
+
+public_module(globals())

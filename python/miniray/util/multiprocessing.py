@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 import miniray
+from miniray._core_api.tracebacks import public_module
 
 JoinableQueue, TimeoutError = multiprocessing.JoinableQueue, multiprocessing.TimeoutError
 _CHUNKS = 4  # chunks per actor, if chunksize is not given
@@ -301,3 +302,6 @@ def _processes(wanted, address):
         raise ValueError(f"Tried to start a pool with {wanted} processes on an existing cluster, but there are only "
                          f"{there} CPUs in the cluster.")
     return wanted if wanted is not None else max(1, there)
+
+
+public_module(globals())

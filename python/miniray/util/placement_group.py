@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import miniray
 from miniray import _core
 from miniray._core_api import cluster as _cluster, did_you_mean, ids as _ids, options as _options
-from miniray._core_api.tracebacks import public
+from miniray._core_api.tracebacks import public, public_module
 
 if TYPE_CHECKING:
     from miniray import ObjectRef
@@ -84,10 +84,11 @@ def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_
     group outlives its program, on a node that does. Options that choose among machines have no effect."""
     strategy = "PACK" if strategy is None else strategy
     if strategy not in _STRATEGIES:
-        meant = did_you_mean.hint(strategy, _STRATEGIES) or "."
-        raise ValueError(f"Invalid strategy type {strategy}{meant} Supported types are: {list(_STRATEGIES)}")
+        raise did_you_mean.one_of("strategy of a placement group", strategy, _STRATEGIES)
     if lifetime not in (None, "detached"):
-        raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
+        raise did_you_mean.one_of("lifetime of a placement group", lifetime, (None, "detached"))
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a placement group must be a str, not {name!r}")
     for option in others:
         if not option.startswith("_"):
             raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'"
@@ -99,28 +100,25 @@ def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_
 
 
 def _list(bundles):
-    if not isinstance(bundles, list):
-        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
-    if not bundles:
-        raise ValueError("Bundles must be a non-empty list of resource dictionaries.")
+    if not isinstance(bundles, list) or not bundles:
+        raise ValueError(f"bundles must be a list of at least one dict, [{{'CPU': 1}}], not {bundles!r}")
     return bundles
 
 
 def _bundle(given):
     if not isinstance(given, dict):
-        raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
+        raise ValueError(f"a bundle must be a dict of resources, {{'CPU': 1}}, not {given!r}")
     made = {}
     for kind, amount in given.items():
         if not isinstance(kind, str):
-            raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
+            raise ValueError(f"a bundle has the resource {kind!r}: its name must be a str")
         if kind == "bundle":
-            raise ValueError(f"Bundles must not name the resource 'bundle', which is reserved, got {given!r}")
-        counted = 0 if kind in _NOT_COUNTED else _options.amount(kind, amount)
+            raise ValueError(f"the bundle {given!r} has the resource 'bundle', a reserved name")
+        counted = 0 if kind in _NOT_COUNTED else _options.amount(f"the amount of {kind} in a bundle", amount)
         if counted > 0:
             made[kind] = counted
     if not made:
-        raise ValueError("Bundles cannot be an empty dictionary or resources with only 0 values. "
-                         f"Bundles: {given!r}")
+        raise ValueError(f"the bundle {given!r} is empty: a bundle has at least one resource above 0")
     return made
 
 
@@ -128,11 +126,13 @@ def _bundle(given):
 def get_placement_group(placement_group_name) -> PlacementGroup:
     """The group of this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
-        raise ValueError("Please supply a non-empty value to get_placement_group")
-    for row in _cluster.groups():
+        raise ValueError(f"get_placement_group() takes the name of a group, not {placement_group_name!r}")
+    rows = _cluster.groups()
+    for row in rows:
         if row["name"] == placement_group_name:
             return _made(row)
-    raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+    meant = did_you_mean.hint(placement_group_name, [row["name"] for row in rows])
+    raise ValueError(f"there is no placement group named {placement_group_name!r}{meant}")
 
 
 def get_current_placement_group() -> PlacementGroup | None:
@@ -171,8 +171,11 @@ def _node_id():
 def remove_placement_group(placement_group) -> None:
     """Releases the bundles; ends the tasks and actors that run in them."""
     if not isinstance(placement_group, PlacementGroup):
-        raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {type(placement_group).__name__}")
+        raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {placement_group!r}")
     _core.placement_remove(placement_group.id.binary())
     _gone[placement_group.id.hex()] = placement_group
     if len(_gone) > _GONE_MAX:
         del _gone[next(iter(_gone))]
+
+
+public_module(globals())

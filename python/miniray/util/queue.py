@@ -64,6 +64,8 @@ class Queue:
     """queue.Queue between processes. `maxsize` 0: no limit but memory."""
 
     def __init__(self, maxsize=0, actor_options=None) -> None:
+        if not hasattr(maxsize, "__index__"):
+            raise TypeError(f"maxsize must be a whole number, not {maxsize!r}")
         self.maxsize = maxsize
         cls = miniray.remote(_QueueActor)
         self.actor = cls.options(**{"max_concurrency": _MANY, **(actor_options or {})}).remote(maxsize)
@@ -115,15 +117,15 @@ class Queue:
     def put_nowait_batch(self, items) -> None:
         """Adds all items, or raises Full and adds none."""
         if not hasattr(items, "__iter__"):
-            raise TypeError("Argument 'items' must be an Iterable")
+            raise TypeError(f"items must be a list or another iterable, not {items!r}")
         _stored(miniray.get(self.actor.put_batch.remote(list(items))))
 
     def get_nowait_batch(self, num_items) -> list[Any]:
         """Takes this number of items, or raises Empty and takes none."""
         if not isinstance(num_items, int):
-            raise TypeError("Argument 'num_items' must be an int")
+            raise TypeError(f"num_items must be a whole number, not {num_items!r}")
         if num_items < 0:
-            raise ValueError("'num_items' must be nonnegative")
+            raise ValueError(f"num_items is {num_items}: it must be at least 0")
         return _taken(miniray.get(self.actor.get_batch.remote(num_items)))
 
     def shutdown(self, force=False, grace_period_s=5) -> None:
@@ -137,8 +139,8 @@ class Queue:
 
 def _patience(block, timeout):
     """The actor's wait limit in seconds; None: no limit, 0: no wait."""
-    if timeout is not None and timeout < 0:
-        raise ValueError("'timeout' must be a non-negative number")
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"timeout is {timeout!r}: it must be a number of seconds, at least 0, or None")
     return timeout if block else 0
 
 

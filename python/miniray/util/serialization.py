@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from miniray._core_api.tracebacks import public_module
+
 
 def register_serializer(cls, *, serializer, deserializer) -> None:
     """Makes this process send an instance of `cls` as serializer(instance), from which the receiver's deserializer
@@ -18,3 +20,6 @@ def deregister_serializer(cls) -> None:
     """Undoes register_serializer, if it was called."""
     import cloudpickle
     cloudpickle.CloudPickler.dispatch_table.pop(cls, None)
+
+
+public_module(globals())

@@ -15,7 +15,8 @@ import socket
 from typing import Any
 
 from miniray import _core
-from miniray._core_api import cluster as _cluster, session as _session
+from miniray._core_api import cluster as _cluster, did_you_mean, session as _session
+from miniray._core_api.tracebacks import public_module
 
 _MANY = 1_000_000
 _TASK_STATES = {"arguments": "PENDING_ARGS_AVAIL", "queued": "PENDING_NODE_ASSIGNMENT",
@@ -31,7 +32,8 @@ class State(dict):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'") from None
+            raise did_you_mean.attribute_error(f"'{type(self).__name__}' object has no attribute '{name}'", name, self,
+                                               "its fields are") from None
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.items())})"
@@ -102,9 +104,12 @@ def _worker_id(row):
 
 def _kept(states, filters, limit):
     """The items that pass all filters: (field, "=" or "!=", value)."""
+    states = list(states)
     for wanted in filters or ():
-        if len(wanted) != 3 or wanted[1] not in ("=", "!="):
-            raise ValueError(f"The given filter {wanted!r} is not supported: it is (field, '=' or '!=', value).")
+        if isinstance(wanted, str) or len(wanted) != 3 or wanted[1] not in ("=", "!="):
+            raise ValueError(f"a filter is (field, '=' or '!=', value), not {wanted!r}")
+        if states and wanted[0] not in states[0]:
+            raise did_you_mean.one_of("field of a filter", wanted[0], states[0])
     kept = [state for state in states if all(_passes(state, *wanted) for wanted in filters or ())]
     return kept[:limit]
 
@@ -118,7 +123,7 @@ def _passes(state, field, sign, value):
 
 
 def list_actors(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                **others) -> list[Any]:
+                _explain=False) -> list[Any]:
     """The actors, including dead ones that the node still knows."""
     node, processes = _node(), _processes()
     return _kept((_actor(row, node, processes) for row in _look("actors")), filters, limit)
@@ -135,7 +140,7 @@ def _actor(row, node, processes):
 
 
 def list_tasks(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-               **others) -> list[Any]:
+               _explain=False) -> list[Any]:
     """The tasks and actor calls: unfinished ones first, then those that finished recently."""
     node, processes = _node(), _processes()
     running = collections.Counter((row["id"], run["name"]) for row in processes.values()
@@ -194,7 +199,7 @@ def _task(node, name, kind, state, process, task_id, actor_id, resources):
 
 
 def list_objects(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                 **others) -> list[Any]:
+                 _explain=False) -> list[Any]:
     """The objects that processes hold, the largest first."""
     node, processes = _node(), _processes()
     return _kept((_object(row, node, processes) for row in _look("objects")), filters, limit)
@@ -210,7 +215,7 @@ def _object(row, node, processes):
 
 
 def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-               **others) -> list[Any]:
+               _explain=False) -> list[Any]:
     """The nodes."""
     return _kept((NodeState(
         node_id=node["NodeID"], node_ip=node["NodeManagerAddress"], is_head_node=True,
@@ -219,7 +224,7 @@ def list_nodes(address=None, filters=None, limit=100, timeout=30, detail=False, 
 
 
 def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True,
-                 **others) -> list[Any]:
+                 _explain=False) -> list[Any]:
     """The processes: drivers and workers."""
     node = _node()
     return _kept((WorkerState(
@@ -228,7 +233,7 @@ def list_workers(address=None, filters=None, limit=100, timeout=30, detail=False
 
 
 def list_placement_groups(address=None, filters=None, limit=100, timeout=30, detail=False,
-                          raise_on_missing_output=True, **others) -> list[Any]:
+                          raise_on_missing_output=True, _explain=False) -> list[Any]:
     """The placement groups."""
     from miniray.util import placement_group_table
     return _kept((PlacementGroupState(
@@ -236,7 +241,7 @@ def list_placement_groups(address=None, filters=None, limit=100, timeout=30, det
         bundles=facts["bundles"]) for key, facts in placement_group_table().items()), filters, limit)
 
 
-def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True, **others) -> list[Any]:
+def list_jobs(address=None, filters=None, limit=100, timeout=30, detail=False, raise_on_missing_output=True, _explain=False) -> list[Any]:
     """This job."""
     import sys
     return _kept([JobState(job_id=_session.job().id, submission_id=None, status="RUNNING", type="DRIVER",
@@ -285,7 +290,7 @@ def get_objects(id, address=None, timeout=30) -> list[Any]:
 # ---- Summaries.
 
 
-def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
+def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, _explain=False) -> dict[str, Any]:
     """The number of tasks by name and state."""
     tasks = list_tasks(limit=_MANY)
     summary = _counted(tasks, "func_or_class_name", ("func_or_class_name", "type"))
@@ -295,14 +300,14 @@ def summarize_tasks(address=None, timeout=30, raise_on_missing_output=True, **ot
                         "total_actor_scheduled": kinds["ACTOR_CREATION_TASK"], "summary_by": "func_name"}}
 
 
-def summarize_actors(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
+def summarize_actors(address=None, timeout=30, raise_on_missing_output=True, _explain=False) -> dict[str, Any]:
     """The number of actors by class and state."""
     actors = list_actors(limit=_MANY)
     return {"cluster": {"summary": _counted(actors, "class_name", ("class_name",)), "total_actors": len(actors),
                         "summary_by": "class"}}
 
 
-def summarize_objects(address=None, timeout=30, raise_on_missing_output=True, **others) -> dict[str, Any]:
+def summarize_objects(address=None, timeout=30, raise_on_missing_output=True, _explain=False) -> dict[str, Any]:
     """The number and size of the objects."""
     objects = list_objects(limit=_MANY)
     sizes = sum(state.object_size for state in objects)
@@ -318,3 +323,6 @@ def _counted(states, key, shown):
         row = summary.setdefault(state[key], {**{name: state[name] for name in shown}, "state_counts": {}})
         row["state_counts"][state.state] = row["state_counts"].get(state.state, 0) + 1
     return summary
+
+
+public_module(globals())

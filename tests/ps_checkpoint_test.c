@@ -275,7 +275,7 @@ static void the_command_lists_and_exports(void **state) {
         {"", "use list, export NUMBER FILE, or create", 2},
         {"create 7", "unexpected argument '7'", 2},
         {"list --scheduler unix:/x", "--scheduler is an option of create", 2},
-        {"create --scheduler nowhere", "nowhere", 1},
+        {"create --scheduler nowhere", "nowhere", 2},
         {"delete", "unknown command 'delete'", 2},
         {"list more", "unexpected argument 'more'", 2},
         {"export", "number of a checkpoint and a file", 2},

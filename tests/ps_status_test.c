@@ -345,7 +345,7 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     status(&fixture, "", text, sizeof text);
     has(text, "Stalled for ");
     has(text, command);
-    has(text, "slots lacks replicas");
+    has(text, " of 4 slots lack");
     status(&fixture, "--json", text, sizeof text);
     has(text, "\"stall\":{\"what\":\"server 1 is gone");
     wait_for_log(log, "waiting: server 1 is gone with the only replicas of slot");

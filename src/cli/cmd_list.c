@@ -176,11 +176,14 @@ static void print(const node_query *query, const mr_value *answer) {
 static bool is_list(const char *word) { return listing_of(word) != NULL; }
 
 int command_list(int argc, char **argv) {
+    const char *words[LISTS + 1] = {NULL};
+    for (size_t i = 0; i < LISTS; i++) words[i] = lists[i].what;
     node_query query = {.title = argv[0],
                         .examples = "miniray list actors\nminiray list objects --limit 10 --json",
                         .missing = "no list is given: use tasks, actors, objects, workers or groups",
                         .knows = is_list,
-                        .unknown = "unknown list '%s': use tasks, actors, objects, workers or groups"};
+                        .words = words,
+                        .unknown = "unknown list '%s': use tasks, actors, objects, workers or groups%s"};
     node_query_parse(
         &query, argc, argv, "tasks|actors|objects|workers|groups",
         "Lists pending tasks and calls, actors, objects (the largest first), processes or placement groups of a "

@@ -19,7 +19,7 @@ static unsigned long read_number(const char *text, const char *name, unsigned lo
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
     if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number > most)
-        argp_error(state, "--%s must be a whole number from 0 to %lu, not '%s'", name, most, text);
+        command_line_error(state, "--%s must be a whole number from 0 to %lu, not '%s'", name, most, text);
     return number;
 }
 
@@ -59,15 +59,19 @@ static void read_consistency(const char *text, mr_ps_scheduler_options *options,
     else if (strncmp(text, "ssp:", 4) == 0) {
         options->consistency = MR_PS_SSP;
         options->staleness = (uint32_t)read_number(text + 4, "consistency ssp", 1 << 20, state);
-    } else
-        argp_error(state, "--consistency must be bsp, ssp:STEPS or asp, not '%s'", text);
+    } else {
+        static const char *const known[] = {"bsp", "ssp:STEPS", "asp"};
+        char hint[COMMAND_LINE_HINT_MAX];
+        command_line_error(state, "--consistency must be bsp, ssp:STEPS or asp, not '%s'%s", text,
+                           command_line_hint(text, known, sizeof known / sizeof *known, "", hint));
+    }
 }
 
 static int64_t read_every(const char *text, const char *name, struct argp_state *state) {
     char *end;
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !(seconds >= 0.01) || !(seconds <= 1e6))
-        argp_error(state, "--%s must be a number of seconds from 0.01 to 1000000, not '%s'", name, text);
+        command_line_error(state, "--%s must be a number of seconds from 0.01 to 1000000, not '%s'", name, text);
     return (int64_t)(seconds * 1e6);
 }
 
@@ -93,7 +97,6 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
         return 0;
     case CONSISTENT: options->consistent_checkpoints = 1; return 0;
     case REMOTE: options->allow_remote = 1; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -158,7 +161,6 @@ static error_t parse_server(int key, char *text, struct argp_state *state) {
     case ID: options->number = 1 + (uint32_t)read_number(text, "id", 1023, state); return 0;
     case REMOTE: options->allow_remote = 1; return 0;
     case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1 << 30, state) << 20; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -212,11 +214,8 @@ static bool check_renamed(const char *title, const char *role, int argc, char **
 static const char worker_hint[] = "; a worker is your own program, which connects to the scheduler";
 
 static error_t parse_role(int key, char *text, struct argp_state *state) {
-    command_choice *choice = state->input;
-    bool known = key != ARGP_KEY_ARG || strcmp(text, "help") == 0 || command_line_find(choice, text) != NULL;
-    if (!known)
-        argp_error(state, "unknown role '%s': use scheduler, server, local, status or checkpoint%s", text,
-                   strcmp(text, "worker") == 0 ? worker_hint : "");
+    if (key == ARGP_KEY_ARG && strcmp(text, "worker") == 0)
+        command_line_error(state, "unknown role 'worker'%s", worker_hint);
     return command_line_choose(key, text, state);
 }
 
@@ -226,8 +225,9 @@ static const command *role_of_environment(const command_choice *choice, const ch
     const command *found = role == NULL ? NULL : command_line_find(choice, role);
     if (role == NULL)
         fprintf(stderr,
-                "%s: no role is given and DMLC_ROLE is not set: use scheduler, server, local, status or checkpoint\n",
-                title);
+                "%s: no role is given and DMLC_ROLE is not set: use scheduler, server, local, status or checkpoint; "
+                "`%s --help` describes them\n",
+                title, title);
     else if (found == NULL)
         fprintf(stderr, "%s: DMLC_ROLE names the unknown role '%s': use scheduler or server%s\n", title, role,
                 strcmp(role, "worker") == 0 ? worker_hint : "");

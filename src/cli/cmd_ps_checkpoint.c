@@ -131,7 +131,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case SCHEDULER: wanted->scheduler = text; return 0;
     case 'j': wanted->as_json = true; return 0;
     case ARGP_KEY_ARG:
-        if (wanted->count == WORDS_MAX) argp_error(state, "unexpected argument '%s'", text);
+        if (wanted->count == WORDS_MAX) command_line_error(state, "unexpected argument '%s'", text);
         wanted->words[wanted->count++] = text;
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -177,8 +177,14 @@ int ps_checkpoint(int argc, char **argv) {
     const char *what = wanted.count == 0 ? "" : wanted.words[0];
     bool lists = strcmp(what, "list") == 0, creates = strcmp(what, "create") == 0;
     bool exports = strcmp(what, "export") == 0;
-    if (!lists && !creates && !exports)
-        return wrong(argv[0], "unknown command '%s': use list, export NUMBER FILE, or create", what);
+    if (wanted.count == 0) return wrong(argv[0], "no command is given%s: use list, export NUMBER FILE, or create", "");
+    if (!lists && !creates && !exports) {
+        static const char *const known[] = {"list", "export", "create"};
+        char hint[COMMAND_LINE_HINT_MAX];
+        fprintf(stderr, "%s: unknown command '%s': use list, export NUMBER FILE, or create%s\n", argv[0], what,
+                command_line_hint(what, known, sizeof known / sizeof *known, "", hint));
+        return COMMAND_USAGE;
+    }
     if (!exports && wanted.count > 1) return wrong(argv[0], "unexpected argument '%s'", wanted.words[1]);
     if (exports && wanted.count < WORDS_MAX)
         return wrong(argv[0], "export needs the number of a checkpoint and a file or directory%s", "");

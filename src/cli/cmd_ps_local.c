@@ -224,7 +224,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case PARENT_PID: {
         long pid = strtol(text, &rest, 10);
         if (*rest != '\0' || pid < 1 || pid > PID_MAX)
-            argp_error(state, "--parent-pid must be a process id from 1 to %d, not '%s'", PID_MAX, text);
+            command_line_error(state, "--parent-pid must be a process id from 1 to %d, not '%s'", PID_MAX, text);
         local->with = (int)pid;
         return 0;
     }
@@ -255,7 +255,11 @@ int ps_local(int argc, char **argv) {
                        "miniray ps local --num-servers 2 --num-workers 4 --consistency bsp");
     local->count = 1 + local->scheduler.num_servers;
     int code = COMMAND_FAILED;
-    if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX) {
+    if (local->scheduler.num_servers == 0) {
+        fprintf(stderr, "%s: the number of servers is missing: use --num-servers N, from 1 to %d\n", argv[0],
+                ROLES_MAX - 1);
+        code = COMMAND_USAGE;
+    } else if (local->scheduler.num_servers >= ROLES_MAX) {
         fprintf(stderr, "%s: --num-servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
                 local->scheduler.num_servers);
         code = COMMAND_USAGE;

@@ -216,7 +216,6 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     switch (key) {
     case SCHEDULER: wanted->scheduler = text; return 0;
     case 'j': wanted->as_json = true; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

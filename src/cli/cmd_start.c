@@ -14,7 +14,7 @@ static int read_cpus(const char *text, struct argp_state *state) {
     errno = 0;
     long number = strtol(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || number < 1 || number > 1024)
-        argp_error(state, "--num-cpus must be a whole number from 1 to 1024, not '%s'", text);
+        command_line_error(state, "--num-cpus must be a whole number from 1 to 1024, not '%s'", text);
     return (int)number;
 }
 
@@ -22,7 +22,7 @@ static double read_gpus(const char *text, struct argp_state *state) {
     char *end;
     double number = strtod(text, &end);
     if (end == text || *end != '\0' || !(number >= 0))
-        argp_error(state, "--num-gpus must be 0 or more, not '%s'", text);
+        command_line_error(state, "--num-gpus must be 0 or more, not '%s'", text);
     return number;
 }
 
@@ -39,7 +39,8 @@ static size_t read_bytes(const char *text, struct argp_state *state) {
     }
     if (unit != 1) end++;
     if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number == 0 || number > SIZE_MAX / unit)
-        argp_error(state, "--store-bytes must be a number of bytes such as 4096, 16k, 256M or 2G, not '%s'", text);
+        command_line_error(state, "--store-bytes must be a number of bytes such as 4096, 16k, 256M or 2G, not '%s'",
+                           text);
     return (size_t)(number * unit);
 }
 
@@ -53,7 +54,6 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case RESOURCES: options->resources = text; return 0;
     case STORE_BYTES: options->store_bytes = read_bytes(text, state); return 0;
     case ADDRESS: options->address = text; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -77,7 +77,8 @@ int command_start(int argc, char **argv) {
     mr_node_options wanted = MR_INIT(mr_node_options);
     mr_node_info node;
     command_line_parse(&argp, argc, argv, 0, &wanted, "miniray start --num-cpus 4 --resources licence=2");
-    if (command_outcome(argv[0], mr_node_start(&wanted, &node)) != 0) return 1;
+    int code = command_outcome(argv[0], mr_node_start(&wanted, &node));
+    if (code != COMMAND_OK) return code;
     printf("The node is running: process %d at %s\n", node.pid, node.address);
     printf("Its logs are in %s\n", node.folder);
     printf("Drivers join it with MINIRAY_ADDRESS=%s\n", wanted.address == NULL ? "auto" : node.address);

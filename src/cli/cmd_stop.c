@@ -11,7 +11,6 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     const char **address = state->input;
     switch (key) {
     case ADDRESS: *address = text; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -28,7 +27,8 @@ int command_stop(int argc, char **argv) {
     const char *address = NULL;
     mr_node_info node;
     command_line_parse(&argp, argc, argv, 0, &address, "miniray stop");
-    if (command_outcome(argv[0], mr_node_stop(address, &node)) != 0) return 1;
+    int code = command_outcome(argv[0], mr_node_stop(address, &node));
+    if (code != COMMAND_OK) return code;
     printf("The node at %s (process %d) has ended\n", node.address, node.pid);
     return 0;
 }

@@ -20,7 +20,7 @@ enum { RECORDS = 100 * 1000 };
 /* ---- Output file. */
 
 static int complain(const node_query *query, const char *what) {
-    fprintf(stderr, "%s: %s: %s\n", query->title, query->word, what);
+    fprintf(stderr, "%s: cannot write %s: %s\n", query->title, query->word, what);
     return 1;
 }
 

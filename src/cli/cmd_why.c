@@ -36,10 +36,22 @@ static void print(const node_query *query, const mr_value *answer) {
     }
 }
 
+/* p4, or a letter, a process and a number: t4:17, o4:17.2. */
+static bool is_id(const char *word) {
+    if (word[0] == '\0' || strchr("tcoap", word[0]) == NULL) return false;
+    const char *process = word + 1, *rest = process + strspn(process, "0123456789");
+    if (rest == process) return false;
+    if (word[0] == 'p') return *rest == '\0';
+    return rest[0] == ':' && rest[1] != '\0' && rest[1 + strspn(rest + 1, "0123456789.")] == '\0';
+}
+
 int command_why(int argc, char **argv) {
     node_query query = {.title = argv[0],
                         .what = "why",
                         .missing = "no id is given; `miniray list tasks` shows ids",
+                        .knows = is_id,
+                        .unknown = "'%s' is not an id such as t4:17, c4:17, o4:17, a4:2 or p4%s; `miniray list tasks` "
+                                   "shows ids",
                         .examples = "miniray why t4:17\nminiray why p4 --json"};
     node_query_parse(
         &query, argc, argv, "ID",

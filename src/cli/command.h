@@ -4,7 +4,7 @@
  * A command receives its own arguments; argv[0] is "miniray NAME", for messages. The command parses them with
  * command_line_parse,
  * prints results to stdout and errors to stderr, and returns the exit status: COMMAND_OK or COMMAND_FAILED. Wrong
- * arguments end the program inside argp with COMMAND_USAGE. Commands include public headers only. */
+ * arguments end the program inside command_line_parse with COMMAND_USAGE. Commands include public headers only. */
 #pragma once
 #include "miniray/status.h"
 
@@ -23,7 +23,8 @@ typedef struct command {
     const char *doc; /* one line of the list of commands */
 } command;
 
-/* Exit status of a call: COMMAND_OK; or COMMAND_FAILED, with the error printed to stderr. `title` is argv[0]. */
+/* Exit status of a call: COMMAND_OK; or, with the error printed to stderr, COMMAND_USAGE for MR_INVALID and
+ * COMMAND_FAILED for all others. `title` is argv[0]. */
 int command_outcome(const char *title, mr_status status);
 
 command_fn command_config;

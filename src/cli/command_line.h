@@ -12,6 +12,15 @@
 void command_line_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input,
                         const char *examples);
 
+/* Ends the program with COMMAND_USAGE, after this text on one line and the way to the help. */
+_Noreturn void command_line_error(const struct argp_state *state, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* "; did you mean --json?" if `word` is similar to a known name, before which `begin` stands; otherwise "". */
+enum { COMMAND_LINE_HINT_MAX = 128 };
+const char *command_line_hint(const char *word, const char *const *known, size_t count, const char *begin,
+                              char out[COMMAND_LINE_HINT_MAX]);
+
 /* ---- A command with subcommands: `TITLE [help] NAME ARGUMENT...`. */
 
 typedef struct command_choice {

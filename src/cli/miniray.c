@@ -28,13 +28,13 @@ static const command commands[] = {
 int command_outcome(const char *title, mr_status status) {
     if (status == MR_OK) return COMMAND_OK;
     fprintf(stderr, "%s: %s\n", title, mr_last_error());
-    return COMMAND_FAILED;
+    return status == MR_INVALID ? COMMAND_USAGE : COMMAND_FAILED;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state) {
     switch (key) {
     case 'V': printf("miniray %s\n", mr_version()); exit(COMMAND_OK);
-    case ARGP_KEY_NO_ARGS: argp_error(state, "no command is given"); return 0;
+    case ARGP_KEY_NO_ARGS: command_line_error(state, "no command is given"); return 0;
     default: return command_line_choose(key, text, state);
     }
 }

@@ -17,7 +17,7 @@ static size_t read_limit(struct argp_state *state, const char *text) {
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || value < 0 || value > LIMIT_MAX)
-        argp_error(state, "--limit must be a number from 0 to %d, not '%s'", LIMIT_MAX, text);
+        command_line_error(state, "--limit must be a number from 0 to %d, not '%s'", LIMIT_MAX, text);
     return (size_t)value;
 }
 
@@ -40,17 +40,26 @@ static const struct argp_option options[] = {
     {0}};
 const struct argp node_query_options = {.options = options, .parser = parse};
 
+/* Ends the program for a word that the command does not know. */
+static void refuse_word(const node_query *query, const char *word, struct argp_state *state) {
+    char hint[COMMAND_LINE_HINT_MAX] = "";
+    size_t count = 0;
+    while (query->words != NULL && query->words[count] != NULL) count++;
+    if (count > 0) command_line_hint(word, query->words, count, "", hint);
+    command_line_error(state, query->unknown, word, hint);
+}
+
 static error_t parse_word(int key, char *text, struct argp_state *state) {
     node_query *query = state->input;
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = query; return 0;
     case ARGP_KEY_ARG:
         if (query->missing == NULL || query->word != NULL) return ARGP_ERR_UNKNOWN;
-        if (query->knows != NULL && !query->knows(text)) argp_error(state, query->unknown, text);
+        if (query->knows != NULL && !query->knows(text)) refuse_word(query, text, state);
         query->word = text;
         return 0;
     case ARGP_KEY_END:
-        if (query->missing != NULL && query->word == NULL) argp_error(state, "%s", query->missing);
+        if (query->missing != NULL && query->word == NULL) command_line_error(state, "%s", query->missing);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

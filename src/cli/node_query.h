@@ -14,7 +14,8 @@ typedef struct node_query {
     const char *word;                /* argument of the command; NULL: none */
     const char *missing;             /* error if the word is missing; NULL: the command takes no word */
     bool (*knows)(const char *word); /* NULL: every word is valid */
-    const char *unknown;             /* error for other words, with %s for the word */
+    const char *unknown;             /* error for other words, with %s for the word and %s for the hint */
+    const char *const *words;        /* the valid ones, for the hint; ends with NULL. NULL: no hint */
     const char *examples;            /* command lines for the help, one per line */
     size_t limit;
     bool as_json;

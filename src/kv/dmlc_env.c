@@ -12,11 +12,14 @@
 
 mr_status dmlc_number(const char *name, uint32_t *out) {
     const char *text = getenv(name);
-    if (text == NULL) return error_set(MR_INVALID, "%s is not set", name);
+    bool is_worker = strcmp(name, "DMLC_NUM_WORKER") == 0;
+    if (text == NULL)
+        return error_set(MR_INVALID, "num_%ss (--num-%ss) is not given, and %s is not set: give one of the two",
+                         is_worker ? "worker" : "server", is_worker ? "worker" : "server", name);
     char *end = NULL;
     long value = strtol(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || value < 1 || value > INT32_MAX)
-        return error_set(MR_INVALID, "%s is '%s'; expected a number above 0", name, text);
+        return error_set(MR_INVALID, "%s is '%s'; expected a whole number above 0", name, text);
     *out = (uint32_t)value;
     return MR_OK;
 }
@@ -42,7 +45,14 @@ mr_status dmlc_scheduler(char text[DMLC_ADDRESS_MAX]) {
     char numbers[INET6_ADDRSTRLEN];
     uint32_t port = 0;
     address address;
-    if (host == NULL) return error_set(MR_INVALID, "no scheduler is given, and DMLC_PS_ROOT_URI is not set");
+    if (host == NULL)
+        return error_set(MR_INVALID, "no address of the scheduler is given, and DMLC_PS_ROOT_URI is not set: pass one, "
+                                     "such as tcp:127.0.0.1:9000, or set the variable");
+    if (getenv("DMLC_PS_ROOT_PORT") == NULL)
+        return error_set(MR_INVALID,
+                         "DMLC_PS_ROOT_URI is '%s', but DMLC_PS_ROOT_PORT is not set: set it to the scheduler's "
+                         "port",
+                         host);
     MR_TRY(dmlc_number("DMLC_PS_ROOT_PORT", &port));
     MR_TRY(look_up(host, numbers));
     bool is_v6 = strchr(numbers, ':') != NULL;

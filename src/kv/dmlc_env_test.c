@@ -14,11 +14,15 @@ static void the_scheduler_is_where_they_say(void **state) {
     char address[DMLC_ADDRESS_MAX];
     unsetenv("DMLC_PS_ROOT_URI");
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
-    assert_string_equal(mr_last_error(), "no scheduler is given, and DMLC_PS_ROOT_URI is not set");
+    assert_string_equal(mr_last_error(),
+                        "no address of the scheduler is given, and DMLC_PS_ROOT_URI is not set: pass one, such as "
+                        "tcp:127.0.0.1:9000, or set the variable");
     setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
     unsetenv("DMLC_PS_ROOT_PORT");
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
-    assert_string_equal(mr_last_error(), "DMLC_PS_ROOT_PORT is not set");
+    assert_string_equal(
+        mr_last_error(),
+        "DMLC_PS_ROOT_URI is '127.0.0.1', but DMLC_PS_ROOT_PORT is not set: set it to the scheduler's port");
     setenv("DMLC_PS_ROOT_PORT", "8000", 1);
     assert_int_equal(dmlc_scheduler(address), MR_OK);
     assert_string_equal(address, "tcp:127.0.0.1:8000");

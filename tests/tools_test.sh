@@ -298,6 +298,10 @@ END
 (cd "$work/project" && meson setup build && ninja -C build) >"$work/log" 2>&1 || { cat "$work/log"; echo "not ok - run-tests: set-up"; exit 1; }
 runs() { CASES=$* "$tools/run-tests" "$work/project/build"; }
 
+expect 0 '^run-tests BUILD_DIR' "run-tests: --help shows the usage" "$tools/run-tests" --help
+expect 2 "^run-tests: unknown option '--halp'" "run-tests: an unknown option is an error" "$tools/run-tests" --halp
+expect 2 "^run-tests: '/proc' is no build directory" "run-tests: so is another directory" "$tools/run-tests" /proc
+expect 2 "^run-tests: --slowest needs a count" "run-tests: so is a missing count" "$tools/run-tests" --slowest build
 expect 0 '^release: 2 passed, 0 failed$' "run-tests: counts what passed" runs good good
 expect 1 '^release: 1 passed, 1 failed$' "run-tests: counts what failed" runs good bad
 expect 1 '0x1 != 0x2' "run-tests: shows why" runs good bad

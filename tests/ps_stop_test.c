@@ -1,5 +1,6 @@
 /* ps_stop_test.c — what a worker is told when its parameter server ends: requests of a deployment that was stopped fail
- * at once, and continue when it is started again; killed processes, and a scheduler that is stopped alone, end nothing. */
+ * at once, and continue when it is started again; killed processes, and a scheduler that is stopped alone, end
+ * nothing. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

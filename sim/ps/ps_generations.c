@@ -27,11 +27,22 @@ static uint64_t version_at(const ps_checker_history *history, size_t count) {
     return 0;
 }
 
+/* A mark of this checkpoint: the one at `lsn`, or the last one. A slot may be marked twice (checkpointer.h). */
+static uint64_t find_mark(const ps_checker_history *history, uint64_t lsn, uint64_t checkpoint) {
+    uint64_t last = 0;
+    for (size_t i = 0; i < history->count; i++) {
+        const ps_event *event = &history->events[i];
+        if (event->kind == REPLICA_LOG_MARK && event->name == checkpoint) last = i + 1;
+        if (last == lsn && last != 0) return last;
+    }
+    return last;
+}
+
 /* With rounds a slot may be cut at any lsn at which it has the version; without, at the mark. */
 static void check_cut(ps_checker *checker, uint32_t slot, uint64_t lsn, const ps_saved *saved) {
     const ps_checker_history *history = &checker->histories[slot];
     bool rounds = ps_checker_in_rounds(checker, slot);
-    uint64_t cut = rounds ? lsn : ps_checker_find_name(history, 0, REPLICA_LOG_MARK, 0, saved->checkpoint);
+    uint64_t cut = rounds ? lsn : find_mark(history, lsn, saved->checkpoint);
     if (lsn != cut || lsn > history->count || lsn < history->origin) {
         sim_violation(checker->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)saved->checkpoint,
                       slot, (int)lsn, (int)cut);

@@ -384,11 +384,18 @@ static void make_whole(checkpoint_store *store) {
                 &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number, .prev = store->real.version});
 }
 
-/* Another controller has ordered this checkpoint at another version: it is begun anew. */
+/* The checkpoint was ordered at two versions. With a cut of the higher one it is begun anew. */
 static bool mixes(const checkpoint_store *store, const slot_message *message) {
     const checkpoint *making = &store->making;
-    bool differs = message->prev != 0 && making->version != 0 && message->prev != making->version;
+    bool differs = message->prev > making->version && making->version != 0;
     return differs && message->name == making->number && message->payload.size != 0 && !store->unsure &&
+           !MUTATED("mixes-versions");
+}
+
+/* A cut of the lower of two versions. */
+static bool is_outdated(const checkpoint_store *store, const slot_message *message) {
+    const checkpoint *making = &store->making;
+    return message->name == making->number && message->prev != 0 && message->prev < making->version &&
            !MUTATED("mixes-versions");
 }
 
@@ -398,7 +405,7 @@ static void take_cut(checkpoint_store *store, const slot_message_head *from, con
     checkpoint *making = &store->making;
     if (message->slot >= batcher_map(store->batcher)->slot_count) return;
     if (mixes(store, message)) checkpoint_store_manifest_fini(making);
-    bool late = message->name <= store->real.number || message->name < making->number;
+    bool late = message->name <= store->real.number || message->name < making->number || is_outdated(store, message);
     bool there = late || (message->name == making->number && making->shards[message->slot].there);
     if (!late) {
         bool begins = message->name > making->number;
@@ -568,6 +575,8 @@ checkpoint_store *checkpoint_store_create(const checkpoint_store_options *option
                          .piece = options->piece,
                          .room = store->options.room};
     store->batcher = batcher_create(&host, SLOT_MESSAGE_CHECKPOINTS, options->address);
+    /* the transfers of the process before are no transfers of this one */
+    batcher_set_incarnation(store->batcher, MUTATED("one-store") ? 1 : 1 + (uint64_t)now_us);
     return store;
 }
 

@@ -525,6 +525,18 @@ static void slots_of_one_checkpoint_have_one_version(void **state) {
     assert_true(checkpoint_store_oldest(world->store, &version) == 5 && version == 4);
 }
 
+/* Cuts of the lower version may come after those of the higher one, as from a head whose link was broken. */
+static void outdated_cuts_are_not_mixed_in(void **state) {
+    world *world = *state;
+    cut_version(world, 5, 0, 4, "a4");
+    cut_version(world, 5, 1, 3, "b3");
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
+    cut_version(world, 5, 1, 4, "b4");
+    assert_int_equal(checkpoint_store_newest(world->store), 5);
+    assert_string_equal(fetch(world, 5, 0), "a4");
+    assert_string_equal(fetch(world, 5, 1), "b4");
+}
+
 /* A custom format: files have its ending, and decoded snapshots equal the originals. */
 static mr_status encode(void *context, uint32_t slot, span shard, const byte_sink *file) {
     MR_TRY(byte_sink_put(file, span_of("x", 1)));
@@ -711,6 +723,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(checkpoints_of_another_format_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_of_format_3_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(slots_of_one_checkpoint_have_one_version, setup, teardown),
+        cmocka_unit_test_setup_teardown(outdated_cuts_are_not_mixed_in, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(unchanged_files_are_shared, setup, teardown),

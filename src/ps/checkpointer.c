@@ -33,9 +33,10 @@ void checkpointer_want(checkpointer *checkpointer) {
     checkpointer->begun = checkpointer->asked = false;
 }
 
-/* `now`: this version is cut, or the round state is asked for it. */
+/* `now`: this version is cut, or the round state is asked for it. `version`: 1 + that version, or the version of the
+ * slots with rounds in this checkpoint; 0: there is none. */
 static void order_slot(const checkpointer *checkpointer, const cluster_map *map, batcher *batcher, uint32_t slot,
-                       bool now) {
+                       uint64_t version, bool now) {
     MR_ASSERT(slot < map->slot_count && checkpointer->wanted != 0);
     const cluster_map_slot *chain = &map->slots[slot];
     const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
@@ -45,7 +46,7 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
                                 .entry = REPLICA_LOG_MARK,
                                 .slot = slot,
                                 .epoch = chain->epoch,
-                                .lsn = now ? checkpointer->now_version : 0,
+                                .lsn = version,
                                 .name = checkpointer->wanted,
                                 .prev = now ? SLOT_MESSAGE_MARK_NOW : 0});
 }
@@ -113,7 +114,7 @@ static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batch
                        int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
     for (uint32_t i = 0; i < checkpointer->slot_count; i++)
-        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i, false);
+        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i, 0, false);
     if (checkpointer->cut_count < checkpointer->slot_count) return;
     end_pause(checkpointer, batcher, workers, now_us);
     checkpointer->phase = CHECKPOINTER_SAVING;
@@ -194,9 +195,10 @@ static bool is_ordered(const checkpointer *checkpointer, const cluster_map *map,
 }
 
 static void order_now(checkpointer *checkpointer, const cluster_map *map, batcher *batcher) {
-    if (checkpointer->now_version == 0) order_slot(checkpointer, map, batcher, checkpointer->round_state, true);
-    for (uint32_t i = 0; checkpointer->now_version != 0 && i < checkpointer->slot_count && i < map->slot_count; i++)
-        if (is_ordered(checkpointer, map, i)) order_slot(checkpointer, map, batcher, i, true);
+    uint64_t version = checkpointer->now_version;
+    if (version == 0) order_slot(checkpointer, map, batcher, checkpointer->round_state, 0, true);
+    for (uint32_t i = 0; version != 0 && i < checkpointer->slot_count && i < map->slot_count; i++)
+        if (is_ordered(checkpointer, map, i)) order_slot(checkpointer, map, batcher, i, version, true);
 }
 
 static void order_rounds(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
@@ -218,11 +220,11 @@ static void order_rounds(checkpointer *checkpointer, const cluster_map *map, bat
     if (checkpointer->now)
         order_now(checkpointer, map, batcher);
     else
-        order_slot(checkpointer, map, batcher, checkpointer->round_state, false);
+        order_slot(checkpointer, map, batcher, checkpointer->round_state, 0, false);
     bool cut = checkpointer->cut == checkpointer->wanted || MUTATED("mark-early");
     for (uint32_t i = 0; cut && i < map->slot_count; i++)
         if (i != checkpointer->round_state && !cluster_map_in_rounds(map, i))
-            order_slot(checkpointer, map, batcher, i, false);
+            order_slot(checkpointer, map, batcher, i, MUTATED("marks-once") ? 0 : checkpointer->cut_version, false);
 }
 
 /* The version that is cut is known: the checkpoint has its number if that is above the newest one, and no other version
@@ -232,6 +234,12 @@ static void cut_version(checkpointer *checkpointer, const cluster_map *map, uint
     checkpointer->now_version = 1 + version;
     checkpointer->wanted = higher(higher(checkpointer->newest, checkpointer->tried) + 1, version);
     checkpointer->tried = checkpointer->wanted;
+}
+
+/* The round state has cut a version for this checkpoint. */
+static void note_version(checkpointer *checkpointer, uint64_t checkpoint, uint64_t version) {
+    checkpointer->cut = checkpoint;
+    checkpointer->cut_version = version;
 }
 
 /* The answer to a question for the open version, or to an order to cut one. */
@@ -244,7 +252,8 @@ static void take_now(checkpointer *checkpointer, const cluster_map *map, const s
         return; /* an answer to an earlier order */
     } else if (message->status == SLOT_MESSAGE_OK) {
         note_cut(checkpointer, message->slot);
-        if (message->slot == checkpointer->round_state) checkpointer->cut = checkpointer->wanted;
+        if (message->slot == checkpointer->round_state)
+            note_version(checkpointer, message->name, checkpointer->now_version);
     } else if (open < checkpointer->now_version) {
         cut_version(checkpointer, map, message->lsn);
     } else if (open > checkpointer->now_version) {
@@ -272,7 +281,7 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
         checkpointer->begun = false;
     }
     begin_patience(checkpointer, now_us);
-    for (uint32_t i = 0; i < map->slot_count; i++) order_slot(checkpointer, map, batcher, i, false);
+    for (uint32_t i = 0; i < map->slot_count; i++) order_slot(checkpointer, map, batcher, i, 0, false);
 }
 
 /* Paused workers learn of the new generation from the cluster map and continue by themselves. */
@@ -280,7 +289,7 @@ void checkpointer_restart(checkpointer *checkpointer) {
     if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = false;
     let_rounds_end(checkpointer);
-    checkpointer->cut = 0;
+    note_version(checkpointer, 0, 0);
     checkpointer->newest_version = 0;
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = checkpointer->free_us = 0;
@@ -297,8 +306,7 @@ static void take_ordered(checkpointer *checkpointer, const cluster_map *map, con
     if (checkpointer->now && message->status == SLOT_MESSAGE_LATER) return;
     if (message->lsn > checkpointer->wanted) checkpointer->wanted = message->lsn;
     if (message->status == SLOT_MESSAGE_LATER) checkpointer->begun = false;
-    if (message->status == SLOT_MESSAGE_OK && message->slot == checkpointer->round_state)
-        checkpointer->cut = message->lsn;
+    if (ends) note_version(checkpointer, message->lsn, 1 + message->lsn);
 }
 
 /* Reports of progress in the wanted checkpoint restart the patience. */

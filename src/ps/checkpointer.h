@@ -43,6 +43,10 @@
  *        └─ a slot is past v + 1: rounds go on; or CHECKPOINTER_PATIENCE_US ────────┘  └─┘ a slot has not reached v:
  *                                                                                          the next number, v - 1
  *
+ * One number may be tried at two versions: that of a version that was cut now, and that of the next round that ends. So
+ * each cut names its version, also those of slots without rounds, which are marked again for another version; the
+ * checkpoint store keeps the cuts of the higher one.
+ *
  * Slots are at most one version apart, and a slot that is past v has kept v (replica_checkpoint.c). The number of this
  * checkpoint is v, or one more than the newest if that is higher: so tables can be saved before the first round, and
  * slots without rounds while no round ends. If v is the version of the newest complete checkpoint and all slots have
@@ -91,7 +95,8 @@ typedef struct checkpointer { /* ready when zero-initialized; ends with checkpoi
     bool begun;               /* the patience counts */
     bool made;                /* a checkpoint ordered by this process was complete */
     uint32_t round_state;     /* slot of the round state when it was asked last */
-    uint64_t cut;             /* last version that the round state has cut */
+    uint64_t cut;             /* last checkpoint that the round state has cut */
+    uint64_t cut_version;     /* 1 + the version in it */
     bool asked;               /* the round state was asked to cut, at asked_us */
     int64_t asked_us;
     bool now;             /* a version is cut although no round ends */

@@ -306,6 +306,9 @@ static void slots_without_rounds_are_cut_behind_the_round_state(void **state) {
     assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered));
     order(&world, 2);
     assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    for (size_t i = 0; i < world.recorder.count; i++)
+        if (strcmp(world.recorder.list[i].to, "s1") == 0)
+            assert_int_equal(world.recorder.list[i].message.lsn, 6); /* of version 5 */
     /* slot 0 has rounds: the round state makes it cut */
     assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
     say(&world, 1, 5, 0);

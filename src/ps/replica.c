@@ -30,6 +30,7 @@ void replica_drop_copy(replica *replica) {
     replica->names = replica->logged = NULL;
     replica->contributions = NULL;
     replica->since = replica->version = replica->level = replica->marked = 0;
+    replica->marked_version = 0;
     replica->changed = replica->turned = 0;
     replica->frozen = replica->past = (rank_set){0};
     replica->phase = REPLICA_OUT;

@@ -73,7 +73,7 @@ void replica_make_cut(replica *replica, uint64_t checkpoint, bool kept) {
     replica_drop_cut(replica);
     replica->cut = (replica_cut){.checkpoint = checkpoint,
                                  .lsn = kept ? replica->turned - 1 : replica->log.applied,
-                                 .version = rounds ? 1 + replica->version - kept : 0,
+                                 .version = rounds ? 1 + replica->version - kept : replica->marked_version,
                                  .clock = clock_of(replica),
                                  .bytes = replica_write_shard(replica, kept)};
     if (!MUTATED("cut-late")) send_cut(replica);
@@ -91,9 +91,11 @@ void replica_take_saved(replica *replica, const slot_message *message) {
 
 /* ---- Marks. */
 
-/* The checkpoint from `wanted` on that is cut or will be cut; 0: none. */
-static uint64_t cut_for(const replica *replica, uint64_t wanted) {
-    if (replica->marked >= wanted) return replica->marked;
+/* The checkpoint from `wanted` on that is cut or will be cut; 0: none. A slot without rounds that was cut for another
+ * version of the rounds is cut again. */
+static uint64_t cut_for(const replica *replica, uint64_t wanted, uint32_t version) {
+    bool again = replica->marked == wanted && version > replica->marked_version && !replica_is_round_state(replica);
+    if (replica->marked >= wanted && !again) return replica->marked;
     if (!replica_is_round_state(replica)) return 0;
     const round_state *state = replica->values;
     if (state->cuts && state->round + 1 >= wanted) return state->round + 1;
@@ -132,7 +134,7 @@ void replica_take_mark(replica *replica, const slot_message *message) {
         return;
     }
     if (replica->phase != REPLICA_SERVING || (rounds && !replica_is_round_state(replica))) return;
-    uint64_t cut = cut_for(replica, message->name);
+    uint64_t cut = cut_for(replica, message->name, (uint32_t)message->lsn);
     bool later = rounds && cut > replica->version;
     struct slot_message answer = {.kind = SLOT_MESSAGE_ORDERED,
                                   .status = later ? SLOT_MESSAGE_LATER : SLOT_MESSAGE_OK,
@@ -144,7 +146,9 @@ void replica_take_mark(replica *replica, const slot_message *message) {
     if (cut != 0)
         replica->host->to_controller(replica->host->context, &answer);
     else if (!is_marked(replica))
-        replica_append(replica, &(replica_log_entry){.kind = REPLICA_LOG_MARK, .name = message->name});
+        replica_append(replica, &(replica_log_entry){.kind = REPLICA_LOG_MARK,
+                                                     .rank = rounds ? 0 : (uint32_t)message->lsn,
+                                                     .name = message->name});
 }
 
 void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
@@ -153,6 +157,7 @@ void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
         return;
     }
     replica->marked = entry->name;
+    replica->marked_version = entry->rank;
     replica_make_cut(replica, entry->name, false);
 }
 

@@ -16,6 +16,25 @@ static slot_message sent_to_checkpoints(const replica_fixture *world, slot_messa
     return (slot_message){0};
 }
 
+/* In a mixed deployment a slot without rounds names the version of the rounds in its checkpoint, and is cut again for a
+ * higher one. */
+static void a_mark_of_another_version_cuts_again(void **state) {
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 2);
+    replica_fixture_push(world, 0, 1, 5, 0);
+    replica_fixture_settle(world, -1);
+    for (uint64_t version = 2; version <= 3; version++) {
+        const slot_message order = {
+            .kind = SLOT_MESSAGE_ORDER, .entry = REPLICA_LOG_MARK, .name = 4, .lsn = 1 + version};
+        for (int repeated = 0; repeated < 2; repeated++) {
+            replica_fixture_ask(world, 0, order);
+            replica_fixture_settle(world, -1);
+        }
+        slot_message cut = sent_to_checkpoints(world, SLOT_MESSAGE_CUT);
+        assert_true(cut.name == 4 && cut.prev == 1 + version && cut.lsn == version);
+    }
+}
+
 static void a_cut_is_the_state_behind_the_mark(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 2);
@@ -186,9 +205,8 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SITES(a_cut_is_the_state_behind_the_mark),
-        ON_SITES(the_open_version_of_a_round_is_cut_once),
-        ON_SITES(the_version_before_is_cut_from_the_kept_state),
+        ON_SITES(a_cut_is_the_state_behind_the_mark),       ON_SITES(a_mark_of_another_version_cuts_again),
+        ON_SITES(the_open_version_of_a_round_is_cut_once),  ON_SITES(the_version_before_is_cut_from_the_kept_state),
         ON_SITES(ranks_that_are_left_out_keep_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,8 +104,9 @@ struct replica {
     uint64_t *names;     /* last applied seq, by rank */
     uint64_t *logged;    /* last seq in the log, otherwise the last applied one, by rank */
     uint64_t version;
-    uint64_t marked; /* last checkpoint that was cut; with rounds only the round state has it */
-    uint64_t origin; /* checkpoint from which the generation begins */
+    uint64_t marked;         /* last checkpoint that was cut; with rounds only the round state has it */
+    uint32_t marked_version; /* in a mixed deployment, of a slot without rounds: 1 + the version of the rounds in it */
+    uint64_t origin;         /* checkpoint from which the generation begins */
     replica_cut cut;
     uint64_t stored;       /* at a head: the checkpoint whose cut the checkpoint store has taken last */
     unsigned loading;      /* ticks in the phase LOADING */

@@ -30,7 +30,9 @@ typedef enum replica_log_kind {
     REPLICA_LOG_DROP, /* JOIN, LEAVE, DROP: orders to a round state (round_state.h); `name`: number of the order */
     REPLICA_LOG_VOID,
     REPLICA_LOG_REDO, /* VOID, REDO: decisions of a round state; `name`: the round */
-    REPLICA_LOG_MARK, /* orders a checkpoint; `name`: its number */
+    /* orders a checkpoint; `name`: its number; `rank`, in slots without rounds of a mixed deployment: 1 + the version
+     * of the rounds in it, modulo 2^32 */
+    REPLICA_LOG_MARK,
     /* changes nothing; a head that commits it is current, and then answers the request `name` of `rank`; payload: its
      * query */
     REPLICA_LOG_FRESH,

@@ -37,8 +37,10 @@
  *   ORDER     controller, rank → round state's head  JOIN, LEAVE (from a rank) or DROP (from the controller), `entry`,
  *                                 of `rank`; `name` numbers the sender's orders
  *   ORDER     controller → head   MARK: cut the checkpoint `name` or a later one; in BSP to the round state's head,
- *                                 else to all heads. With `prev` NOW, to heads of slots with rounds: cut the version
- *                                 `lsn` - 1, open or the one before; without `lsn`: asks for the open version
+ *                                 else to all heads; `lsn`, to slots without rounds of a mixed deployment: 1 + the
+ *                                 version of the rounds in that checkpoint. With `prev` NOW, to heads of slots with
+ *                                 rounds: cut the version `lsn` - 1, open or the one before; without `lsn`: asks for
+ *                                 the open version
  *   ORDERED   round state's head → sender  status of the order `name`; it holds from round `lsn` on; GONE: refused
  *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; LATER: it will be. With `prev` NOW: `lsn` is the
  *                                 open version; OK: the ordered version is cut for the checkpoint `name`
@@ -51,8 +53,8 @@
  *   LOAD      head → controller   `lsn` requests for this slot since the last report, `name` of them pulls
  *   CUT       head → checkpoint store  the slot as it was cut at `lsn` for the checkpoint `name`; without payload: asks
  *                                 whether the store has it. `commit`: equal for all slots that were cut at the same
- *                                 step of each rank; 0: a rank was inside a step. `prev`: 1 + the version of a slot
- *                                 with rounds
+ *                                 step of each rank; 0: a rank was inside a step. `prev`: 1 + the version of the
+ *                                 slots with rounds in the checkpoint; 0: it has none
  *   SAVED     checkpoint store → head  the cut is on disk, or came too late; RESEND: the store does not have it
  *   WHOLE     checkpoint store → controller  `name` is the newest complete checkpoint; 0: there is none. Of the
  *                                 checkpoint `lsn`, which is being made, `commit` slots are saved. `prev`: 1 + the

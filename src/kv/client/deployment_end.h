@@ -31,6 +31,6 @@ int64_t deployment_end_next_us(const deployment_end *end);
 void deployment_end_tick(deployment_end *end, messenger *messenger, const cluster_map *map, int64_t now_us);
 
 /* MR_PEER_DIED: the deployment was stopped and is gone; the error names the deployment, how it ended, and the next
- * step. MR_OK: otherwise, and as long as the map is older than the scheduler's. A map of NULL is for a process that waits for
- * the scheduler alone. */
+ * step. MR_OK: otherwise, and as long as the map is older than the scheduler's. A map of NULL is for a process that
+ * waits for the scheduler alone. */
 MR_MUST mr_status deployment_end_check(const deployment_end *end, const messenger *messenger, const cluster_map *map);

@@ -64,6 +64,28 @@ def test_a_program_without_a_name_space_has_one_of_its_own(stopped):
 # ---- The working folder
 
 
+def test_a_working_folder_that_the_user_may_not_enter(run_program):
+    inside = """if True:
+        import os, miniray
+        miniray.init(num_workers=1)
+        print(miniray.get(miniray.remote(os.getpid).remote()) != os.getpid())
+    """
+    done = run_program(f"""
+        import os, sys, miniray
+        os.mkdir("shut")
+        os.chdir("shut")
+        os.chmod(".", 0)
+        if os.geteuid() == 0:
+            os.setresuid(65534, 65534, 65534)  # nobody; root may enter every folder
+        if os.access(miniray.__file__, os.R_OK):
+            os.execv(sys.executable, [sys.executable, "-c", {inside!r}])
+        print("skipped")
+    """)
+    if done.stdout == "skipped\n":
+        pytest.skip("another user cannot read the package")
+    assert done.stdout == "True\n"
+
+
 def test_a_removed_working_folder_is_none(run_program):
     done = run_program("""
         import os, sys

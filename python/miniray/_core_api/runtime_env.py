@@ -123,7 +123,7 @@ class applied:
     def __exit__(self, *error):
         import sys
         variables, folder, sys.path[:] = self.before
-        if folder is not None:
+        if folder is not None and self.given.get("working_dir") is not None:
             os.chdir(folder)
         for name in self.given.get("env_vars") or {}:
             if name in variables:

@@ -167,6 +167,11 @@ mr_status launch_spec_decode(span bytes, int pid, launch_spec **out) {
                                          "it without CAP_SYS_PTRACE)",
                                          pid)
                            : MR_OK;
+    /* A directory that this user may not enter stays the workers' only if they inherit it, from a private node. */
+    if (status == MR_OK && faccessat(spec->folder_fd, ".", X_OK, 0) != 0) {
+        close(spec->folder_fd);
+        spec->folder_fd = -1;
+    }
     spec->copied = reader_u8(reader) != 0;
     spec->arguments = read_list(reader, &to);
     spec->environment = read_list(reader, &to);

@@ -19,7 +19,7 @@
 enum { LAUNCH_SPEC_BYTES_MAX = 8 * 1024 * 1024 };
 
 typedef struct launch_spec {
-    int executable_fd, folder_fd;    /* owned; -1: those of this process */
+    int executable_fd, folder_fd;    /* owned; -1: those of this process (a folder also if nobody may enter it) */
     bool emulated;                   /* `executable_fd` is an emulator: arguments[0] is the executable's path */
     void *bytes;                     /* owned: memory of the lists' texts */
     char **arguments, **environment; /* owned lists, ended by NULL */

@@ -393,10 +393,13 @@ printf '#!/bin/sh\necho 1.0.1\n' | tee "$work/cc/meson" >"$work/cc/ninja"
 chmod +x "$work/cc/meson" "$work/cc/ninja"
 expect 1 'meson 1.0.1 does not know Python 3.12' "wheel_backend: an old meson" backend "$work/cc" \
     'sys.version_info = (3, 12); wheel_backend.build_wheel(".")'
+compiler main
+expect 1 'cc cannot compile a program: correct the compiler' "wheel_backend: a broken compiler" \
+    backend "$work/cc" 'wheel_backend.build_wheel(".")'
 compiler '#include <features.h>'
 expect 1 'does not find the headers of the C library' "wheel_backend: no libc6-dev" backend "$work/cc" 'wheel_backend.build_wheel(".")'
 compiler __GLIBC__
-expect 1 'does not find glibc (the C library of this system' "wheel_backend: another C library" backend "$work/cc" 'wheel_backend.build_wheel(".")'
+expect 1 'compiles for another C library than glibc' "wheel_backend: another C library" backend "$work/cc" 'wheel_backend.build_wheel(".")'
 compiler '#include <Python.h>'
 expect 1 'does not find the headers of Python (Python.h in ' "wheel_backend: no python3-dev" backend "$work/cc" 'wheel_backend.build_wheel(".")'
 expect 1 'it needs Linux and CPython; this is cpython on darwin' "wheel_backend: another system" \

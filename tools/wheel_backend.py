@@ -127,14 +127,16 @@ def missing_need():
         return f"there is no C compiler (cc, gcc or clang) in PATH, and CC is not set.\n{PACKAGES}"
     if shutil.which(compiler[0]) is None:
         return f"the C compiler '{compiler[0]}', which CC names, is not in PATH. Correct CC, or unset it."
-    for what, program in (("the headers of the C library", "#include <features.h>\nint main(void) { return 0; }"),
-                          ("glibc (the C library of this system is another one)",
-                           "#include <features.h>\n#ifndef __GLIBC__\n#error\n#endif\nint main(void) { return 0; }"),
-                          (f"the headers of Python (Python.h in {sysconfig.get_path('include')})",
-                           "#include <Python.h>\nint main(void) { return 0; }")):
+    body = "int main(void) { return 0; }"
+    for reason, program in (
+            ("cannot compile a program: correct the compiler, CC or PATH", body),
+            (f"does not find the headers of the C library.\n{PACKAGES}", "#include <features.h>\n" + body),
+            ("compiles for another C library than glibc, which miniray needs. Use a system or an image with glibc (Debian, Ubuntu, Fedora; "
+             "not Alpine).", "#include <features.h>\n#ifndef __GLIBC__\n#error\n#endif\n" + body),
+            (f"does not find the headers of Python (Python.h in {sysconfig.get_path('include')}).\n{PACKAGES}", "#include <Python.h>\n" + body)):
         done = compile_program(compiler, program)
         if done.returncode != 0:
-            return f"{shlex.join(compiler)} does not find {what}.\n{PACKAGES}\n{done.stdout.strip()}"
+            return f"{shlex.join(compiler)} {reason}\n{done.stdout.strip()}"
     for name in ("meson", "ninja"):
         if shutil.which(name) is None:
             return f"{name} is not in PATH. Leave out --no-build-isolation, so that pip brings it, or install it: pip install {name}"

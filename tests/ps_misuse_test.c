@@ -155,7 +155,7 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* an empty request has finished at once */
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
-    assert_said("are sent with mr_ps_end");
+    assert_said("are sent when the step ends");
     assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);
     assert_said("the step is still open");
     assert_int_equal(mr_ps_end(ps), MR_OK);
@@ -347,7 +347,7 @@ static void nothing_waits_for_ever(void **state) {
     assert_int_equal(mr_ps_push(table, &key, 1, &value, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
-    assert_said("of its messages have not been answered");
+    assert_said("not been answered");
     assert_int_equal(mr_ps_begin(ps, SHORT_US, &step), MR_TIMEOUT);
     assert_said("step 1 cannot begin");
     assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);

@@ -1,5 +1,5 @@
-/* ps_stop_test.c — what a worker is told when its parameter server ends: requests of a deployment that was stopped fail
- * at once, and continue when it is started again; killed processes, and a scheduler that is stopped alone, end
+/* ps_stop_test.c — what a worker is told when its parameter server ends: requests of a deployment that was stopped
+ * fail at once, and continue when it is started again; killed processes, and a scheduler that is stopped alone, end
  * nothing. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -124,6 +124,7 @@ static void requests_of_a_stopped_deployment_fail_at_once(void **state) {
     assert_int_equal(pthread_join(waiter.thread, NULL), 0);
     assert_int_equal(waiter.status, MR_PEER_DIED);
     assert_ended(world, waiter.text, scheduler);
+    has(waiter.text, "barrier 'b' failed: the parameter server");
     has(waiter.text, "checkpoint ");
     const mr_status later[] = {mr_ps_pull(world->table, &key, 1, &value, NULL, NULL, NULL),
                                mr_ps_push(world->table, &key, 1, &one, NULL, NULL, NULL),
@@ -132,6 +133,7 @@ static void requests_of_a_stopped_deployment_fail_at_once(void **state) {
                                mr_ps_table_create(world->ps, "other", NULL, PATIENCE_US, &other)};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) assert_int_equal(later[i], MR_PEER_DIED);
     assert_ended(world, mr_last_error(), scheduler);
+    has(mr_last_error(), "creating table 'other' failed: ");
     assert_true(clock_now_us(clock_real()) - since_us < PATIENCE_US / 2);
 
     start(fixture); /* the same connection goes on, as soon as it has reached the new processes */
@@ -142,6 +144,32 @@ static void requests_of_a_stopped_deployment_fail_at_once(void **state) {
     else
         assert_int_equal(status, MR_OK);
     assert_true(value == 1 || value == 2); /* whether the refused push was sent first, is not known */
+}
+
+static void note(void *context, mr_status status) { *(mr_status *)context = status; }
+
+/* A program that never waits hears of it, too, and its memory is free then. */
+static void callbacks_of_a_stopped_deployment_are_called(void **state) {
+    world *world = *state;
+    mr_status called = MR_BUSY;
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note, .context = &called);
+    float *value = malloc(sizeof *value);
+    mr_ps_ticket ticket;
+    for (uint32_t i = 0; i < SERVERS; i++) kill(world->fixture.server[i], SIGSTOP);
+    must(mr_ps_pull(world->table, &key, 1, value, NULL, &options, &ticket));
+    kill_servers(&world->fixture);
+    assert_true(ps_fixture_terminate(&world->fixture.scheduler));
+    for (int64_t us = 0; *(volatile mr_status *)&called == MR_BUSY; us += 10000, usleep(10000))
+        assert_true(us < PATIENCE_US / 2);
+    assert_int_equal(called, MR_PEER_DIED);
+    free(value);
+    assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_PEER_DIED);
+    assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_NOT_FOUND); /* it was abandoned */
+    start(&world->fixture);
+    mr_status status;
+    float now;
+    while ((status = mr_ps_pull(world->table, &key, 1, &now, NULL, NULL, NULL)) == MR_PEER_DIED) usleep(10000);
+    assert_true(status == MR_OK || status == MR_STALE);
 }
 
 static void a_question_to_a_stopped_scheduler_fails_at_once(void **state) {
@@ -196,6 +224,7 @@ static void a_scheduler_that_is_stopped_alone_ends_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(requests_of_a_stopped_deployment_fail_at_once),
+        IN_WORLD(callbacks_of_a_stopped_deployment_are_called),
         IN_WORLD(a_question_to_a_stopped_scheduler_fails_at_once),
         IN_WORLD(killed_processes_may_come_back),
         IN_WORLD(a_scheduler_that_is_stopped_alone_ends_nothing),

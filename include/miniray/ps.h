@@ -82,6 +82,14 @@ MR_API MR_MUST mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *st
  * server has no memory for it. MR_NOT_FOUND: no such ticket, or it was waited for before. */
 MR_API MR_MUST mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us);
 
+/* The errors of waits. MR_TIMEOUT: the text names the request and the cause, as far as this process knows it; after
+ * more than a second also the ranks that the request waits for, and the command that shows more. MR_PEER_DIED: the
+ * deployment has ended; the text says how. Pending requests are abandoned then: their memory is free, and whether a
+ * push was applied is not known. For programs that wait in slices of at most a second: mr_ps_explain completes the
+ * error text of the slice that timed out last in this thread, as after a wait of `waited_us`; that takes at most 0.1
+ * s. */
+MR_API void mr_ps_explain(mr_ps *ps, int64_t waited_us);
+
 MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* ends the step; does not wait. MR_STALE: no step is open */
 /* Waits until everything is acknowledged, ends of steps included. MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us);

@@ -1,11 +1,14 @@
 /* py_ps.c — see py_ps.h: connections. */
 #include "python/native/py_ps.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "python/native/py_ps_callback.h"
 #include "python/native/py_ps_control.h"
 #include "python/native/py_wait.h"
+#include "python/native/py_wait_cause.h"
 
 /* ---- Errors. */
 
@@ -39,23 +42,57 @@ bool py_ps_enter(py_ps_connection *self) {
 
 void py_ps_leave(py_ps_connection *self) { self->calls--; }
 
-enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, QUESTION_US = 500 * 1000 };
+enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, QUESTION_US = 500 * 1000, EXPLAINED_US = 1000 * 1000 };
+enum { TEXT_MAX = 600 };
 
 py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s) {
     py_ps_connection *self = (py_ps_connection *)connection;
     if ((timeout_s == -1 && PyErr_Occurred()) || (self != NULL && !py_ps_enter(self)))
         return (py_ps_wait){.status = MR_CANCELLED};
-    return (py_ps_wait){.connection = self,
-                        .ps = self == NULL ? NULL : self->ps,
-                        .deadline_us = py_wait_deadline_us(timeout_s),
-                        .most_us = (self == NULL ? QUESTION_US : SLICE_US) / 2,
-                        .status = MR_TIMEOUT};
+    py_ps_wait wait = {.connection = self,
+                       .ps = self == NULL ? NULL : self->ps,
+                       .deadline_us = py_wait_deadline_us(timeout_s),
+                       .most_us = (self == NULL ? QUESTION_US : SLICE_US) / 2,
+                       .status = MR_TIMEOUT};
+    clock_gettime(CLOCK_MONOTONIC, &wait.begun);
+    return wait;
+}
+
+static int64_t waited_us(const py_ps_wait *wait) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - wait->begun.tv_sec) * INT64_C(1000000) + (now.tv_nsec - wait->begun.tv_nsec) / 1000;
+}
+
+/* Completes the library's error text of the last slice. */
+static void explain(const py_ps_wait *wait) {
+    if (wait->ps != NULL) PY_CORE_WITHOUT_GIL(mr_ps_explain(wait->ps, waited_us(wait)));
+}
+
+/* Handles signals. A KeyboardInterrupt gets the text of the wait, unless a handler has called the library. */
+static bool is_interrupted(const py_ps_wait *wait) {
+    static const char timed_out[] = "timed out after ";
+    char last[TEXT_MAX], text[TEXT_MAX + 40];
+    snprintf(last, sizeof last, "%s", mr_last_error());
+    if (PyErr_CheckSignals() == 0) return false;
+    if (wait->slices == 0 || strcmp(last, mr_last_error()) != 0 || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return true;
+    explain(wait);
+    const char *whole = mr_last_error();
+    if (strncmp(whole, timed_out, sizeof timed_out - 1) == 0)
+        snprintf(text, sizeof text, "interrupted after %.*s", TEXT_MAX - 1, whole + sizeof timed_out - 1);
+    else
+        snprintf(text, sizeof text, "interrupted after %.3g s: %.*s", (double)waited_us(wait) / 1e6, TEXT_MAX - 60,
+                 whole);
+    py_wait_cause_tell(text);
+    return true;
 }
 
 /* Whether the time of the whole wait is over. */
 static bool is_over(py_ps_wait *wait) {
     bool late = wait->connection == NULL ? py_wait_left_us(wait->deadline_us, 1) == 0 : wait->slice_us == 0;
-    if (wait->status == MR_TIMEOUT && !late && PyErr_CheckSignals() != 0) wait->status = MR_CANCELLED;
+    if (wait->status == MR_TIMEOUT && !late && is_interrupted(wait)) wait->status = MR_CANCELLED;
+    if (wait->status == MR_TIMEOUT && late && waited_us(wait) >= EXPLAINED_US) explain(wait);
     return wait->status != MR_TIMEOUT || late;
 }
 
@@ -69,6 +106,7 @@ bool py_ps_wait_next(py_ps_wait *wait) {
     }
     if (wait->connection == NULL || wait->most_us < SLICE_MAX_US) wait->most_us *= 2;
     wait->slice_us = py_wait_left_us(wait->deadline_us, wait->most_us);
+    wait->slices++;
     wait->thread = PyEval_SaveThread();
     return true;
 }

@@ -90,11 +90,14 @@ void py_ps_leave(py_ps_connection *connection);
  *     py_ps_wait wait = py_ps_wait_begin(connection, timeout_s);
  *     while (py_ps_wait_next(&wait)) wait.status = mr_ps_flush(wait.ps, wait.slice_us);
  *
- * `status` is then the outcome of the last call; MR_CANCELLED: an exception is set. */
+ * `status` is then the outcome of the last call, whose error text has the cause after a timeout; MR_CANCELLED: an
+ * exception is set, and a KeyboardInterrupt says what was waited for. */
 typedef struct py_ps_wait {
     py_ps_connection *connection; /* borrowed, entered; NULL: a scheduler is asked */
     mr_ps *ps;                    /* the connection's */
     int64_t deadline_us, slice_us, most_us;
+    struct timespec begun;
+    unsigned slices; /* begun so far */
     mr_status status;
     PyThreadState *thread; /* set while the GIL is released; else NULL */
 } py_ps_wait;

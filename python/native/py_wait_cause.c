@@ -20,9 +20,13 @@ static bool has_text(PyObject *error) {
     return !none;
 }
 
+static bool is_bare(PyObject *error) {
+    return error != NULL && (PyObject *)Py_TYPE(error) == PyExc_KeyboardInterrupt && !has_text(error);
+}
+
 static bool is_wanted(PyObject *error, const py_wait_begun *begun) {
     bool is_driver = core.mr != NULL && core.serving == NULL && core.generation == begun->generation;
-    return is_driver && error != NULL && (PyObject *)Py_TYPE(error) == PyExc_KeyboardInterrupt && !has_text(error);
+    return is_driver && is_bare(error);
 }
 
 static void set_text(PyObject *error, const char *text) {
@@ -45,5 +49,13 @@ void py_wait_cause_add(const py_wait_begun *begun, mr_ref ref) {
                  (double)(end.tv_sec - begun->at.tv_sec) + (double)(end.tv_nsec - begun->at.tv_nsec) / 1e9, cause);
         set_text(error, text);
     }
+    PyErr_Restore(type, error, traceback);
+}
+
+void py_wait_cause_tell(const char *text) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (core.serving == NULL && is_bare(error)) set_text(error, text);
     PyErr_Restore(type, error, traceback);
 }

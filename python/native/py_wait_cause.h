@@ -14,3 +14,5 @@ py_wait_begun py_wait_cause_begin(void);
 /* With the exception of a wait for the object. Another exception than a KeyboardInterrupt without a text stays as it
  * is; so does that of a cancelled task, which nobody reads. */
 void py_wait_cause_add(const py_wait_begun *begun, mr_ref ref);
+/* The same for another wait, whose cause is known. */
+void py_wait_cause_tell(const char *text);

@@ -78,8 +78,8 @@ static void run_for(kv_deployment *deployment, int64_t us) {
     assert_true(sim_run(deployment->sim, sim_now_us(deployment->sim) + us));
 }
 
-/* A stop of the scheduler alone ends nothing; one of all processes does, until they are started again: then the training
- * goes on. Dead processes that were not stopped end nothing. */
+/* A stop of the scheduler alone ends nothing; one of all processes does, until they are started again: then the
+ * training goes on. Dead processes that were not stopped end nothing. */
 static void a_stop_of_all_ends_a_deployment_until_it_is_started_again(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         scenario_options options = scenario_options_of(seed, NULL);

@@ -263,7 +263,7 @@ void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t
     }
     mr_status status = kv_worker_opened(worker->worker);
     for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
-        if (worker->tickets[i] != 0) status = kv_worker_late(worker->worker, worker->tickets[i]);
+        if (worker->tickets[i] != 0) status = kv_worker_late(worker->worker, worker->tickets[i], "a request");
     snprintf(text, size, "it %s step %d; %s", phases[worker->phase], (int)worker->step,
              status == MR_OK ? "nothing is under way" : mr_last_error());
 }

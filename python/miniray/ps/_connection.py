@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import operator
 import threading
@@ -66,21 +67,29 @@ def _head(head):
 
 def _await_servers(address, deadline):
     """Waits until the scheduler has its servers: the longest part of a start, with a separate error."""
-    answered = False
+    answered, failure = False, None
     while True:
         left = deadline - time.monotonic()
         try:
             if _core.ps_chart(address, max(0.0, min(left, _SLICE_S)))["number"] > 0:
                 return
             answered = True
-        except PsTimeoutError:
-            if left <= 0 and not answered:
-                raise
-        if left <= 0:
-            raise PsTimeoutError(f"timed out waiting for servers: the scheduler at {address or 'DMLC_PS_ROOT_URI'} has "
-                                 "too few; `miniray ps status` shows which are missing")
+        except PsTimeoutError as error:
+            failure = failure if failure is not None and left <= 0 else error
+        if deadline <= time.monotonic():
+            raise (PsTimeoutError(f"timed out waiting for servers: {_stall(address)}") if answered else failure) from None
         if answered:
-            time.sleep(min(0.002, left))
+            time.sleep(0.002)
+
+
+def _stall(address):
+    """Why a parameter server has no tables yet, and the next step."""
+    name = address or "DMLC_PS_ROOT_URI"
+    with contextlib.suppress(PsError):
+        overview = _core.ps_overview(address, _SLICE_S)
+        if overview["stall"]:
+            return f"the scheduler at {name}: {overview['stall']}; try `{overview['stall_hint'][0]}`"
+    return f"the scheduler at {name} has too few; `miniray ps status` shows which are missing"
 
 
 @public

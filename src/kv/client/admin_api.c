@@ -33,7 +33,7 @@ typedef struct looker {
     mr_ps_overview *overview; /* owned; NULL: no page of it is here */
     uint64_t after;           /* last table of the pages that are here; 0: none */
     uint64_t checkpoint;
-    char trouble[256]; /* why there is no answer yet; "": under way */
+    char trouble[ERROR_TEXT_MAX]; /* why there is no answer yet; "": under way */
 } looker;
 
 static mr_ps_slot slot_of(const cluster_map_slot *slot) {
@@ -172,10 +172,20 @@ static void tick(void *context, int64_t now_us) {
                    (stamp){.view = from, .id = looker->token, .incarnation = from}, (span){0});
 }
 
+static const char *name_question(uint8_t question) {
+    switch (question) {
+    case CONTROL_LOOK: return "the question for the cluster map";
+    case CONTROL_PEEK: return "the question for the processes";
+    case CONTROL_SURVEY: return "the question for the tables";
+    default: return "the checkpoint";
+    }
+}
+
 /* Only the scheduler answers questions, so it alone need be gone. */
 static mr_status check_end(const looker *looker, const supervisor_watch *supervisor) {
-    MR_TRY(supervisor_watch_check(supervisor));
-    return deployment_end_check(&looker->end, van_messenger(looker->van), NULL);
+    mr_status status = supervisor_watch_check(supervisor);
+    if (status == MR_OK) status = deployment_end_check(&looker->end, van_messenger(looker->van), NULL);
+    return status == MR_OK ? MR_OK : error_wrap(status, "%s failed", name_question(looker->question));
 }
 
 /* Repeats the question until the scheduler answers. */

@@ -102,7 +102,8 @@ static mr_status is_answered(kv_worker *worker, void *ticket) {
 
 mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us, mr_ps_responses **out) {
     ps_connection_lock(ps);
-    mr_status status = ps_connection_await(ps, is_answered, &ticket.v, timeout_us);
+    mr_status status =
+        ps_connection_await(ps, "a message", PS_CONNECTION_SCHEDULER, is_answered, &ticket.v, timeout_us);
     if (status == MR_OK) *out = app_rpc_collect(notes_of(ps), ticket.v);
     ps_connection_unlock(ps);
     return status;

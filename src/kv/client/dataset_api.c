@@ -10,7 +10,8 @@ mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, uint32_t count,
     ps_connection_lock(ps);
     kv_worker *worker = ps_connection_worker(ps);
     cas_update *ask = dataset_spec_decide(kv_worker_metadata(worker), &spec);
-    mr_status status = ps_connection_await(ps, is_cut, ask, timeout_us);
+    mr_status status =
+        ps_connection_await(ps, "the definition of the dataset", PS_CONNECTION_SCHEDULER, is_cut, ask, timeout_us);
     cas_update_end(ask);
     if (status == MR_OK) kv_worker_cut(worker, &spec);
     ps_connection_unlock(ps);
@@ -34,7 +35,7 @@ mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_p
         return error_set(MR_INVALID, "a batch of %llu items: expected 1 to %llu", (unsigned long long)batch,
                          (unsigned long long)BATCH_CLAIMS_BATCH_MAX);
     ps_connection_lock(ps);
-    mr_status status = ps_connection_await(ps, has_piece, &want, timeout_us);
+    mr_status status = ps_connection_await(ps, "the next batch", PS_CONNECTION_SCHEDULER, has_piece, &want, timeout_us);
     ps_connection_unlock(ps);
     if (status == MR_OK)
         *out = (mr_ps_data_batch){
@@ -52,7 +53,8 @@ mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us) {
         status = error_set(MR_DENIED, "a step is open: end it before the data is returned (mr_ps_end)");
     else
         kv_worker_hand_back(worker);
-    if (status == MR_OK) status = ps_connection_await(ps, is_back, NULL, timeout_us);
+    if (status == MR_OK)
+        status = ps_connection_await(ps, "leaving the dataset", PS_CONNECTION_SCHEDULER, is_back, NULL, timeout_us);
     ps_connection_unlock(ps);
     return status;
 }

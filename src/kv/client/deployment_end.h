@@ -4,9 +4,10 @@
  *      ▲                                     │   ▲        any server of the newest cluster map ──► over
  *      └─── another scheduler is there ──────┘   └── a server or a scheduler is there again ───────┘
  *
- * An announced stop is not enough: a scheduler may be started again while its servers serve, and a request that they can
- * still answer must not fail. Dead processes without an announcement are not enough either: each of them may be started
- * again, and requests wait for that. So only what was stopped on purpose and is gone fails its requests at once.
+ * An announced stop is not enough: a scheduler may be started again while its servers serve, and a request that they
+ * can still answer must not fail. Dead processes without an announcement are not enough either: each of them may be
+ * started again, and requests wait for that. So only what was stopped on purpose and is gone fails its requests at
+ * once.
  *
  * Not pure: it opens links. Threads: that of the messenger. */
 #pragma once

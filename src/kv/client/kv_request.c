@@ -89,6 +89,9 @@ mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket) {
     if (request->mark != NULL) begin_mark(builder->worker, request->mark);
     builder->ticket->done = request->done;
     builder->ticket->context = request->context;
+    builder->ticket->kind = (uint8_t)((request->values != NULL ? KV_REQUEST_PUSHES : 0) |
+                                      (request->pushes && !request->pulls ? 0 : KV_REQUEST_PULLS));
+    builder->ticket->table = request->table->id;
     *ticket = tickets_number(builder->ticket);
     return MR_OK;
 }

@@ -32,6 +32,8 @@ struct mr_ps_version {   /* versions of the slots that the caller's memory shows
     uint64_t versions[]; /* by slot; 0: none */
 };
 
+enum { KV_REQUEST_PUSHES = 1, KV_REQUEST_PULLS = 2 }; /* kinds of a ticket */
+
 typedef struct kv_request {
     table_info *table; /* borrowed for the call */
     const uint64_t *keys;

@@ -393,6 +393,7 @@ void kv_worker_close(kv_worker *worker) {
 
 van *kv_worker_van(const kv_worker *worker) { return kv_process_van(worker->process); }
 control_client *kv_worker_control(const kv_worker *worker) { return kv_process_control(worker->process); }
+const char *kv_worker_scheduler(const kv_worker *worker) { return kv_process_scheduler(worker->process); }
 void kv_worker_stir(kv_worker *worker) { worker->dirty = true; }
 
 barrier_clients_where kv_worker_where(const kv_worker *worker) {

@@ -35,6 +35,7 @@ void kv_worker_close(kv_worker *worker); /* ends pending requests without callin
 
 van *kv_worker_van(const kv_worker *worker);
 control_client *kv_worker_control(const kv_worker *worker);
+const char *kv_worker_scheduler(const kv_worker *worker);       /* address */
 barrier_clients_where kv_worker_where(const kv_worker *worker); /* position of the program, for a barrier */
 void kv_worker_stir(kv_worker *worker); /* a message was queued: it is sent before the loop waits */
 metadata_store kv_worker_metadata(const kv_worker *worker);
@@ -75,9 +76,15 @@ mr_status kv_worker_done(kv_worker *worker, uint64_t ticket);
 /* Abandons the request: its caller may free its memory before the request is over. Values that are sent without a copy
  * are copied if still needed, and pulled values are discarded. MR_NOMEM: no memory for the copy. */
 mr_status kv_worker_abandon(kv_worker *worker, uint64_t ticket);
-/* Error text for a request under way: what the request waits for. MR_TIMEOUT, or MR_NOMEM: a server has no memory for
- * it. */
-mr_status kv_worker_late(const kv_worker *worker, uint64_t ticket);
+/* Ends the callbacks of all requests under way with this status; their memory is not used any more. */
+void kv_worker_fail_callbacks(kv_worker *worker, mr_status status);
+/* The open request of this number; NULL: none. */
+const struct ticket *kv_worker_ticket(const kv_worker *worker, uint64_t ticket);
+/* Whether the request waits for the end of the open step, which sends it. */
+bool kv_worker_is_unsent(const kv_worker *worker, uint64_t ticket);
+/* Error text for a request under way, named by `what`: what the request waits for. MR_TIMEOUT, or MR_NOMEM: a server
+ * has no memory for it. */
+mr_status kv_worker_late(const kv_worker *worker, uint64_t ticket, const char *what);
 mr_status kv_worker_settled(const kv_worker *worker); /* MR_BUSY: a push or an end of a step is not acknowledged */
 
 /* Sets the folder of the rank's state (feedback_file.h); NULL: the state is not saved. MR_BUSY: a step has begun. */

@@ -1,5 +1,6 @@
 /* kv_worker_requests.c — outcome of a worker's requests; see kv_worker.h. */
 #include "base/error.h"
+#include "kv/client/kv_request.h"
 #include "kv/client/kv_worker_internal.h"
 
 void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span to) {
@@ -8,11 +9,16 @@ void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span t
     van_move(kv_worker_van(worker), bytes, from, to);
 }
 
+/* Whether nothing uses the memory of the request's caller any more. */
+static bool detach(kv_worker *worker, const ticket *ticket) {
+    bool all = true;
+    for (uint32_t i = 0; i < worker->slot_count; i++) all = slot_queue_abandon(&worker->queues[i], ticket) && all;
+    return all;
+}
+
 mr_status kv_worker_abandon(kv_worker *worker, uint64_t number) {
     const ticket *ticket = tickets_find(&worker->tickets, number);
-    bool all = true;
-    for (uint32_t i = 0; ticket != NULL && i < worker->slot_count; i++)
-        all = slot_queue_abandon(&worker->queues[i], ticket) && all;
+    bool all = ticket == NULL || detach(worker, ticket);
     tickets_abandon(&worker->tickets, number);
     if (all) return MR_OK;
     return error_set(MR_NOMEM,
@@ -24,6 +30,17 @@ void kv_worker_note_told(kv_worker *worker, uint64_t generation) {
     worker->session.lost = false;
     worker->session.told = generation;
     if (worker->agent != NULL) rank_agent_report(worker->agent, generation);
+}
+
+/* A callback that cannot be ended now is ended by a later call. */
+void kv_worker_fail_callbacks(kv_worker *worker, mr_status status) {
+    ticket *ticket;
+    for (uint32_t place = 0; (ticket = tickets_next_called(&worker->tickets, &place)) != NULL;)
+        if (!detach(worker, ticket) || tickets_tell_early(&worker->tickets, ticket, status) != MR_OK) return;
+}
+
+const ticket *kv_worker_ticket(const kv_worker *worker, uint64_t number) {
+    return tickets_find(&worker->tickets, number);
 }
 
 mr_status kv_worker_say_lost(kv_worker *worker) {
@@ -68,18 +85,21 @@ static const char *why_not(const kv_worker *worker) {
     return bound ? "; an ssp pull waits for the slowest rank" : "";
 }
 
-mr_status kv_worker_late(const kv_worker *worker, uint64_t number) {
+bool kv_worker_is_unsent(const kv_worker *worker, uint64_t number) {
+    const ticket *ticket = tickets_find(&worker->tickets, number);
+    return ticket != NULL && kv_worker_in_round(worker) && (ticket->kind & KV_REQUEST_PUSHES) != 0;
+}
+
+mr_status kv_worker_late(const kv_worker *worker, uint64_t number, const char *what) {
     const ticket *ticket = tickets_find(&worker->tickets, number);
     uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
     if (worker->rank != NULL && rank_refused(worker->rank, &slot))
-        return error_set(MR_NOMEM,
-                         "request %llu is not done: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY,
-                         (unsigned long long)number, slot);
-    if (kv_worker_in_round(worker))
-        return error_set(MR_TIMEOUT, "request %llu is not done: pushes of a round are sent with mr_ps_end",
-                         (unsigned long long)number);
-    return error_set(MR_TIMEOUT, "request %llu is not done: %u of its messages have not been answered%s",
-                     (unsigned long long)number, parts, why_not(worker));
+        return error_set(MR_NOMEM, "%s is not done: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY, what,
+                         slot);
+    if (kv_worker_is_unsent(worker, number))
+        return error_set(MR_TIMEOUT, "%s is not done: pushes of a round are sent when the step ends", what);
+    return error_set(MR_TIMEOUT, "%s is not done: %u message%s not been answered%s", what, parts,
+                     parts == 1 ? " has" : "s have", why_not(worker));
 }
 
 mr_status kv_worker_settled(const kv_worker *worker) {

@@ -22,20 +22,26 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "kv/client/request_cause.h"
+#include "kv/client/ticket.h"
 #include "kv/control/id_allocator.h"
 #include "kv/dmlc_env.h"
+#include "miniray/admin.h"
 #include "net/shm/poller.h"
 #include "net/socket/supervisor.h"
 
 #define HELPER_GRACE_US INT64_C(2000)
 #define LEAVE_US        50
-static _Thread_local bool telling; /* this thread is in a callback */
+#define SLICE_US        INT64_C(1000000) /* a wait up to this long may be a slice of a longer one */
+#define SEARCH_US       INT64_C(100000)  /* longest search for the cause of a timeout */
+static _Thread_local bool telling;       /* this thread is in a callback */
 
 typedef struct wish { /* condition of a waiting thread, on its stack */
     list of_ps;
@@ -52,23 +58,28 @@ struct mr_ps {
     supervisor_watch *supervisor;
     poller poller;
     list wishes, handles;
-    int64_t driven_us;     /* last time at which a program thread drove */
-    uint64_t driven_ticks; /* same in clock_ticks, for frequent callers; LEAVE_US in clock_ticks */
+    ps_connection_needs needs; /* of the last wait that timed out */
+    int64_t driven_us;         /* last time at which a program thread drove */
+    uint64_t driven_ticks;     /* same in clock_ticks, for frequent callers; LEAVE_US in clock_ticks */
     uint64_t leave_ticks;
     int64_t looked_us; /* time read by the driving thread, which has not slept since; 0: it has */
     pthread_t helper;
-    bool has_helper, closing;
+    bool has_helper, closing, is_ready;
     _Atomic uint32_t helper_word; /* changed to wake the helper while it sleeps */
 };
 
 /* ---- Driving. */
 
+/* MR_PEER_DIED: the deployment has ended, and the error says how. */
+static mr_status check_end(const mr_ps *ps) {
+    MR_TRY(supervisor_watch_check(ps->supervisor));
+    return kv_worker_check_end(ps->worker);
+}
+
 /* Evaluates a condition. While the deployment has ended, one that does not hold cannot hold soon: MR_PEER_DIED. */
 static mr_status ask(const mr_ps *ps, ps_connection_asked_fn *asked, void *argument) {
     mr_status status = asked(ps->worker, argument);
-    if (status != MR_BUSY) return status;
-    MR_TRY(supervisor_watch_check(ps->supervisor));
-    MR_TRY(kv_worker_check_end(ps->worker));
+    if (status == MR_BUSY) MR_TRY(check_end(ps));
     return status;
 }
 
@@ -107,6 +118,7 @@ static void tell(mr_ps *ps) {
 static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     event_loop_run_once(ps->loop, 0);
     grant(ps);
+    if (check_end(ps) != MR_OK) kv_worker_fail_callbacks(ps->worker, MR_PEER_DIED);
     tell(ps);
     if (*done) return false;
     ps->looked_us = event_loop_now_us(ps->loop);
@@ -153,13 +165,57 @@ void ps_connection_leave(mr_ps *ps) {
     grant(ps);
 }
 
-/* Error text: what this process waits for, and the stall of the deployment if the scheduler reports one. */
-static mr_status late(const mr_ps *ps) {
-    const char *stall = control_client_stall(kv_worker_control(ps->worker));
-    char own[ERROR_TEXT_MAX];
-    if (stall[0] == '\0') return MR_TIMEOUT;
+/* ---- Errors of waits. */
+
+/* The ranks that hold this one up, as the scheduler knows them; unlocked during the question. */
+static void find_ranks(mr_ps *ps, char cause[REQUEST_CAUSE_MAX]) {
+    char scheduler[MR_PS_ADDRESS_MAX];
+    mr_ps_processes *processes = NULL;
+    snprintf(scheduler, sizeof scheduler, "%s", kv_worker_scheduler(ps->worker));
+    poller_unlock(&ps->poller);
+    mr_status status = mr_ps_processes_get(scheduler, SEARCH_US, &processes);
+    poller_lock(&ps->poller);
+    if (status == MR_OK) (void)request_cause_ranks(ps->worker, processes, ps->needs == PS_CONNECTION_BARRIER, cause);
+    mr_ps_processes_free(processes);
+}
+
+/* Adds time, cause and next step to the error text of a wait that timed out; a known cause is in the text already. */
+static mr_status complete(mr_ps *ps, request_cause_kind kind, int64_t waited_us) {
+    char own[ERROR_TEXT_MAX], ranks[REQUEST_CAUSE_MAX] = "", more[MR_PS_ADDRESS_MAX + 64] = "";
     snprintf(own, sizeof own, "%s", mr_last_error());
-    return error_set(MR_TIMEOUT, "%s; %s", own, stall);
+    if (kind == REQUEST_CAUSE_UNKNOWN && ps->needs != PS_CONNECTION_SCHEDULER) find_ranks(ps, ranks);
+    if (kind != REQUEST_CAUSE_WHOLE)
+        snprintf(more, sizeof more, "; `miniray ps status --scheduler %s` shows more", kv_worker_scheduler(ps->worker));
+    return error_set(MR_TIMEOUT, "timed out after %.3g s: %s%s%s%s", (double)waited_us / 1e6, own,
+                     ranks[0] == '\0' ? "" : "; ", ranks, more);
+}
+
+/* Completes the error text of a wait that timed out. A short wait may be a slice of a longer one (mr_ps_explain): its
+ * text has the cause only if this process knows it. */
+static mr_status late(mr_ps *ps, ps_connection_needs needs, int64_t timeout_us) {
+    char own[ERROR_TEXT_MAX], cause[REQUEST_CAUSE_MAX];
+    snprintf(own, sizeof own, "%s", mr_last_error());
+    request_cause_kind kind = request_cause_write(ps->worker, cause);
+    if (kind != REQUEST_CAUSE_UNKNOWN) (void)error_set(MR_TIMEOUT, "%s; %s", own, cause);
+    ps->needs = needs;
+    return timeout_us > SLICE_US && ps->is_ready ? complete(ps, kind, timeout_us) : MR_TIMEOUT;
+}
+
+void mr_ps_explain(mr_ps *ps, int64_t waited_us) {
+    char cause[REQUEST_CAUSE_MAX];
+    poller_lock(&ps->poller);
+    request_cause_kind kind = request_cause_write(ps->worker, cause);
+    (void)complete(ps, kind, waited_us);
+    poller_unlock(&ps->poller);
+}
+
+/* Names the operation in the error of a deployment that has ended. */
+static mr_status conclude(const mr_ps *ps, const char *what, mr_status status) {
+    char own[ERROR_TEXT_MAX];
+    if (status != MR_PEER_DIED) return status;
+    snprintf(own, sizeof own, "%s", mr_last_error());
+    if (check_end(ps) == MR_OK) return error_set(status, "%s", own);
+    return error_wrap(status, "%s failed", what);
 }
 
 mr_status ps_connection_check_wait(void) {
@@ -171,7 +227,8 @@ mr_status ps_connection_check_wait(void) {
  * before the caller returns. */
 static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
 
-mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us) {
+/* MR_BUSY: the condition does not hold in time. */
+static mr_status wait_until(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us) {
     mr_status first = ask(ps, asked, argument);
     if (first != MR_BUSY) return first;
     wish wish;
@@ -192,8 +249,13 @@ mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *ar
     }
     list_remove(&wish.of_ps);
     if (wish.waiter.done) return wish.status == MR_OK ? MR_OK : error_set(wish.status, "%s", wish.error);
-    mr_status status = ask(ps, asked, argument);
-    return status == MR_BUSY ? late(ps) : status;
+    return ask(ps, asked, argument);
+}
+
+mr_status ps_connection_await(mr_ps *ps, const char *what, ps_connection_needs needs, ps_connection_asked_fn *asked,
+                              void *argument, int64_t timeout_us) {
+    mr_status status = wait_until(ps, asked, argument, timeout_us);
+    return status == MR_BUSY ? late(ps, needs, timeout_us) : conclude(ps, what, status);
 }
 
 /* ---- The helper. */
@@ -245,16 +307,39 @@ static mr_status has_settled(kv_worker *worker, void *argument) { return kv_work
 static mr_status has_quit(kv_worker *worker, void *argument) { return kv_worker_quit(worker); }
 static mr_status is_done(kv_worker *worker, void *ticket) { return kv_worker_done(worker, *(uint64_t *)ticket); }
 
+/* "pull from table 'rows'" */
+static void name_request(mr_ps *ps, uint64_t number, char *out, size_t room) {
+    static const char *const kinds[] = {"request to", "push to", "pull from", "push to and pull from"};
+    const ticket *ticket = kv_worker_ticket(ps->worker, number);
+    const char *name = NULL;
+    list_for_each (item, &ps->handles) {
+        const ps_connection_handle *handle = container_of(item, ps_connection_handle, link);
+        if (ticket != NULL && handle->table == ticket->table) name = handle->name;
+    }
+    snprintf(out, room, "%s %s%s%s", kinds[ticket == NULL ? 0 : ticket->kind], name == NULL ? "a table" : "table '",
+             name == NULL ? "" : name, name == NULL ? "" : "'");
+}
+
 mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
-    mr_status status = ps_connection_await(ps, is_done, &ticket, timeout_us);
-    if (status == MR_TIMEOUT) status = kv_worker_late(ps->worker, ticket);
-    return status == MR_TIMEOUT ? late(ps) : status;
+    char what[MR_PS_NAME_MAX + 40];
+    mr_status status = wait_until(ps, is_done, &ticket, timeout_us);
+    if (status != MR_BUSY && status != MR_PEER_DIED) return status;
+    name_request(ps, ticket, what, sizeof what);
+    if (status == MR_BUSY) {
+        status = kv_worker_late(ps->worker, ticket, what);
+        bool is_unsent = kv_worker_is_unsent(ps->worker, ticket);
+        return status == MR_TIMEOUT ? late(ps, is_unsent ? PS_CONNECTION_SCHEDULER : PS_CONNECTION_RANKS, timeout_us)
+                                    : status;
+    }
+    MR_TRY(kv_worker_abandon(ps->worker, ticket));
+    return conclude(ps, what, status);
 }
 
 static mr_status is_admitted(kv_worker *worker, void *pushes) { return kv_worker_admit(worker, *(bool *)pushes); }
 
 bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status) {
-    *status = ps_connection_await(ps, is_admitted, &pushes, timeout_us);
+    *status =
+        ps_connection_await(ps, pushes ? "a push" : "a pull", PS_CONNECTION_RANKS, is_admitted, &pushes, timeout_us);
     return *status == MR_OK;
 }
 
@@ -273,7 +358,7 @@ static mr_status find_cause(const char *scheduler, mr_status status) {
     supervisor_watch *supervisor = supervisor_watch_open(NULL, scheduler);
     mr_status ended = supervisor_watch_check(supervisor);
     supervisor_watch_close(supervisor);
-    return ended != MR_OK ? ended : error_set(status, "%s", own);
+    return ended != MR_OK ? error_wrap(ended, "connecting to %s failed", scheduler) : error_set(status, "%s", own);
 }
 
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
@@ -302,7 +387,8 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     }
     ps->has_helper = true;
     poller_lock(&ps->poller);
-    status = ps_connection_await(ps, is_ready, NULL, timeout_us);
+    status = ps_connection_await(ps, "connecting", PS_CONNECTION_SCHEDULER, is_ready, NULL, timeout_us);
+    ps->is_ready = status == MR_OK;
     poller_unlock(&ps->poller);
     if (status != MR_OK) goto close;
     *out = ps;
@@ -374,7 +460,7 @@ void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out) {
 mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
     poller_lock(&ps->poller);
     kv_worker_begin(ps->worker);
-    mr_status status = ps_connection_await(ps, is_open, NULL, timeout_us);
+    mr_status status = ps_connection_await(ps, "the begin of a step", PS_CONNECTION_RANKS, is_open, NULL, timeout_us);
     if (status == MR_OK) *step = kv_worker_step(ps->worker);
     ps_connection_unlock(ps);
     return status;
@@ -404,20 +490,24 @@ static mr_status may_end(kv_worker *worker, void *round) {
     return kv_worker_step(worker) >= *(uint64_t *)round ? MR_OK : kv_worker_opened(worker);
 }
 
+static mr_status await_leave(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t until_us) {
+    return ps_connection_await(ps, "leaving the rounds", PS_CONNECTION_RANKS, asked, argument, left_us(ps, until_us));
+}
+
 /* Leaves the rounds, and then the slots without rounds. Rounds that still include this rank, up to the decided one, get
  * an empty contribution. */
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(kv_worker_leave(ps->worker));
     kv_worker_hand_back(ps->worker);
-    MR_TRY(ps_connection_await(ps, has_left, &round, left_us(ps, until_us)));
+    MR_TRY(await_leave(ps, has_left, &round, until_us));
     while (kv_worker_step(ps->worker) < round) {
         kv_worker_begin(ps->worker);
-        MR_TRY(ps_connection_await(ps, may_end, &round, left_us(ps, until_us)));
+        MR_TRY(await_leave(ps, may_end, &round, until_us));
         if (kv_worker_step(ps->worker) < round) MR_TRY(kv_worker_end(ps->worker));
     }
-    MR_TRY(ps_connection_await(ps, is_back, NULL, left_us(ps, until_us)));
-    return ps_connection_await(ps, has_quit, NULL, left_us(ps, until_us));
+    MR_TRY(await_leave(ps, is_back, NULL, until_us));
+    return await_leave(ps, has_quit, NULL, until_us);
 }
 
 mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
@@ -429,7 +519,7 @@ mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
 
 mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us) {
     poller_lock(&ps->poller);
-    mr_status status = ps_connection_await(ps, has_settled, NULL, timeout_us);
+    mr_status status = ps_connection_await(ps, "the flush", PS_CONNECTION_RANKS, has_settled, NULL, timeout_us);
     ps_connection_unlock(ps);
     return status;
 }

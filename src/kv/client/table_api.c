@@ -38,9 +38,12 @@ static mr_status refuse_other(const table_catalog_table *there, const table_cata
 
 static mr_status is_answered(kv_worker *worker, void *query) { return catalog_query_status(query); }
 
-/* Waits for the scheduler; the lock is held. */
-static mr_status await(mr_ps *ps, catalog_query *query, int64_t timeout_us) {
-    return ps_connection_await(ps, is_answered, query, timeout_us);
+/* Waits for the scheduler; the lock is held. `what` is done with the table of this name, or NULL. */
+static mr_status await(mr_ps *ps, const char *what, const char *name, catalog_query *query, int64_t timeout_us) {
+    char text[MR_PS_NAME_MAX + 40];
+    snprintf(text, sizeof text, "%s%s%s%s", what, name == NULL ? "" : " table '", name == NULL ? "" : name,
+             name == NULL ? "" : "'");
+    return ps_connection_await(ps, text, PS_CONNECTION_SCHEDULER, is_answered, query, timeout_us);
 }
 
 static catalog_client *catalog_of(mr_ps *ps) { return kv_worker_catalog(ps_connection_worker(ps)); }
@@ -67,6 +70,8 @@ static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_
     if (table_info_in_rounds(&table->table)) kv_worker_join(ps_connection_worker(ps));
     table->arrays = arrays_of(&table->table.table);
     table->handle.ps = ps;
+    table->handle.table = table->table.id;
+    table->handle.name = table->table.table.name;
     list_push_back(ps_connection_handles(ps), &table->handle.link);
     *out = table;
     return MR_OK;
@@ -97,9 +102,9 @@ static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
 }
 
 /* Opens the table that a query finds, if it is as wanted (NULL: as it is); the lock is held. */
-static mr_status open_found(mr_ps *ps, catalog_query *query, const table_catalog_table *wanted, int64_t timeout_us,
-                            mr_ps_table **out) {
-    mr_status status = await(ps, query, timeout_us);
+static mr_status open_found(mr_ps *ps, const char *name, catalog_query *query, const table_catalog_table *wanted,
+                            int64_t timeout_us, mr_ps_table **out) {
+    mr_status status = await(ps, wanted == NULL ? "opening" : "creating", name, query, timeout_us);
     if (status == MR_OK) {
         const table_catalog_table *found = catalog_query_table(query);
         const char *field = wanted == NULL ? NULL : table_catalog_table_differs(found, wanted);
@@ -113,7 +118,7 @@ static mr_status obtain(mr_ps *ps, table_catalog_table *wanted, int64_t timeout_
     ps_connection_lock(ps);
     mr_status status = settle(ps, wanted);
     if (status == MR_OK)
-        status = open_found(ps, catalog_client_obtain(catalog_of(ps), wanted), wanted, timeout_us, out);
+        status = open_found(ps, wanted->name, catalog_client_obtain(catalog_of(ps), wanted), wanted, timeout_us, out);
     ps_connection_unlock(ps);
     return status;
 }
@@ -148,7 +153,8 @@ static mr_status suggest(mr_ps *ps, const char *name, int64_t timeout_us, mr_sta
     snprintf(text, sizeof text, "%s", mr_last_error());
     nearest_name nearest = nearest_name_of(span_of(name, strlen(name)));
     catalog_query *query = catalog_client_list(catalog_of(ps));
-    size_t count = await(ps, query, timeout_us) == MR_OK ? catalog_query_names(query, &names) : 0;
+    size_t count =
+        await(ps, "listing tables", NULL, query, timeout_us) == MR_OK ? catalog_query_names(query, &names) : 0;
     for (size_t i = 0; i < count; i++) nearest_name_offer_text(&nearest, names[i]);
     status = error_set(status, "%s%s", text, nearest_name_hint(&nearest, hint));
     catalog_query_end(query);
@@ -158,7 +164,7 @@ static mr_status suggest(mr_ps *ps, const char *name, int64_t timeout_us, mr_sta
 mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
     if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
     ps_connection_lock(ps);
-    mr_status status = open_found(ps, catalog_client_open(catalog_of(ps), name), NULL, timeout_us, out);
+    mr_status status = open_found(ps, name, catalog_client_open(catalog_of(ps), name), NULL, timeout_us, out);
     if (status == MR_NOT_FOUND) status = suggest(ps, name, timeout_us, status);
     ps_connection_unlock(ps);
     return status;
@@ -176,9 +182,9 @@ static void mark_dropped(mr_ps *ps, uint32_t id) {
     }
 }
 
-static mr_status decide_drop(mr_ps *ps, uint32_t id, int64_t timeout_us) {
-    catalog_query *query = catalog_client_drop(catalog_of(ps), id);
-    mr_status status = await(ps, query, timeout_us);
+static mr_status decide_drop(mr_ps *ps, const table_info *table, int64_t timeout_us) {
+    catalog_query *query = catalog_client_drop(catalog_of(ps), table->id);
+    mr_status status = await(ps, "dropping", table->table.name, query, timeout_us);
     catalog_query_end(query);
     return status;
 }
@@ -189,7 +195,7 @@ mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
     uint32_t id = table->table.id;
     ps_connection_lock(ps);
     mr_status status = table->table.dropped ? error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.table.name)
-                                            : decide_drop(ps, id, timeout_us);
+                                            : decide_drop(ps, &table->table, timeout_us);
     if (status == MR_OK) {
         mark_dropped(ps, id);
         kv_worker_drop(ps_connection_worker(ps), id);
@@ -260,7 +266,7 @@ static mr_ps_table_list *listing_of(const catalog_query *query) {
 mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out) {
     ps_connection_lock(ps);
     catalog_query *query = catalog_client_list(catalog_of(ps));
-    mr_status status = await(ps, query, timeout_us);
+    mr_status status = await(ps, "listing tables", NULL, query, timeout_us);
     if (status == MR_OK) *out = listing_of(query);
     catalog_query_end(query);
     ps_connection_unlock(ps);

@@ -59,6 +59,7 @@ mr_status tickets_open(tickets *tickets, bool kept, ticket **out) {
     ticket->kept = kept;
     ticket->status = MR_OK;
     ticket->done = NULL;
+    ticket->kind = 0;
     tickets->taken++;
     tickets->open++;
     *out = ticket;
@@ -102,6 +103,26 @@ void tickets_abandon(tickets *tickets, uint64_t number) {
     if (ticket == NULL) return;
     ticket->kept = false;
     if (ticket->parts == 0 && ticket->done == NULL) forget(tickets, ticket);
+}
+
+ticket *tickets_next_called(const tickets *tickets, uint32_t *place) {
+    while (*place < tickets->chunk_count * TICKETS_CHUNK) {
+        ticket *ticket = &tickets->chunks[*place / TICKETS_CHUNK][*place % TICKETS_CHUNK];
+        ++*place;
+        if (ticket->parts != 0 && ticket->done != NULL) return ticket;
+    }
+    return NULL;
+}
+
+mr_status tickets_tell_early(tickets *tickets, ticket *ticket, mr_status status) {
+    struct ticket *early = NULL;
+    MR_TRY(tickets_open(tickets, false, &early));
+    MR_ASSERT(early != NULL);
+    early->done = ticket->done;
+    early->context = ticket->context;
+    ticket->done = NULL;
+    tickets_end(tickets, early, status);
+    return MR_OK;
 }
 
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status) {

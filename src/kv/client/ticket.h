@@ -27,7 +27,9 @@ typedef struct ticket {
     uint32_t place, turn;
     uint32_t parts; /* unfinished parts */
     bool kept;      /* the caller has the ticket's number */
+    uint8_t kind;   /* what the request does, and its table: for errors, set by the creator */
     mr_status status;
+    uint32_t table;
     ticket_done_fn *done; /* NULL: no callback */
     void *context;
     void *memory;                  /* owned; NULL: none */
@@ -60,6 +62,12 @@ void tickets_abandon(tickets *tickets, uint64_t number);       /* the caller wil
 /* MR_OK: the ticket is over, *outcome is set, and the ticket is freed. MR_BUSY: under way. MR_NOT_FOUND: no such
  * ticket. */
 mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome);
+
+/* The next open ticket with a callback, from *place on; NULL: none. *place is behind it. */
+ticket *tickets_next_called(const tickets *tickets, uint32_t *place);
+/* Makes the callback of an open ticket pending with this status; the ticket stays open, without the callback. MR_BUSY:
+ * too many tickets. */
+MR_MUST mr_status tickets_tell_early(tickets *tickets, ticket *ticket, mr_status status);
 
 /* The next pending callback, with the outcome; false: none. The ticket may be freed. */
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status);

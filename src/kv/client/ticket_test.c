@@ -120,6 +120,36 @@ static void an_abandoned_ticket_is_freed(void **state) {
     tickets_fini(&tickets);
 }
 
+/* The request goes on without its callback. */
+static void a_callback_can_be_called_before_the_end(void **state) {
+    tickets tickets;
+    mr_status heard = MR_BUSY, status;
+    ticket_done_fn *done;
+    void *context;
+    uint32_t place = 0;
+    tickets_init(&tickets);
+    ticket *quiet = opened(&tickets, true), *called = opened(&tickets, true);
+    uint64_t number = tickets_number(called);
+    called->done = note;
+    called->context = &heard;
+    assert_ptr_equal(tickets_next_called(&tickets, &place), called);
+    assert_null(tickets_next_called(&tickets, &place));
+    assert_int_equal(tickets_tell_early(&tickets, called, MR_PEER_DIED), MR_OK);
+    place = 0;
+    assert_null(tickets_next_called(&tickets, &place)); /* once */
+    assert_true(tickets_tell(&tickets, &done, &context, &status));
+    done(context, status);
+    assert_int_equal(heard, MR_PEER_DIED);
+    assert_int_equal(outcome(&tickets, number), MR_BUSY);
+    tickets_end(&tickets, called, MR_OK);
+    assert_false(tickets_tell(&tickets, &done, &context, &status));
+    assert_int_equal(outcome(&tickets, number), MR_OK);
+    tickets_end(&tickets, quiet, MR_OK);
+    assert_int_equal(outcome(&tickets, tickets_number(quiet)), MR_OK);
+    assert_int_equal(tickets.taken, 0);
+    tickets_fini(&tickets);
+}
+
 static void there_is_a_bound(void **state) {
     tickets tickets;
     ticket *ticket;
@@ -139,6 +169,7 @@ int main(void) {
         cmocka_unit_test(a_callback_is_called_at_the_end),
         cmocka_unit_test(one_that_is_asked_after_before_it_is_told_is_told_all_the_same),
         cmocka_unit_test(an_abandoned_ticket_is_freed),
+        cmocka_unit_test(a_callback_can_be_called_before_the_end),
         cmocka_unit_test(there_is_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

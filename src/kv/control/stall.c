@@ -87,6 +87,12 @@ static void add_numbers(words *words, const char *noun, const uint32_t *numbers,
     if (count > named) add(words, " and %u more", count - named);
 }
 
+void stall_list(const char *noun, const uint32_t *numbers, uint32_t count, char *text, size_t room) {
+    words words = {.text = text, .room = room};
+    text[0] = '\0';
+    add_numbers(&words, noun, numbers, count);
+}
+
 /* The state from which the deployment continues. */
 static void add_origin(words *words, const stall_facts *facts) {
     if (facts->checkpoint != 0)

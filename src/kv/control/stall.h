@@ -59,6 +59,10 @@ void stall_say(const stall *stall, const stall_facts *facts, char *text, size_t 
 /* Writes the commands that help, one per line, without a final newline. STALL_NOTHING: "". */
 void stall_help(const stall *stall, const stall_facts *facts, char *text, size_t room);
 
+/* Writes the first STALL_NAMED numbers with their noun, "servers 0, 1 and 2", and the count of the others; `numbers`
+ * has no more than that. */
+void stall_list(const char *noun, const uint32_t *numbers, uint32_t count, char *text, size_t room);
+
 /* ---- Watch. */
 
 typedef struct stall_watch { /* zero-initialized: no stall */

@@ -183,8 +183,8 @@ static const char *name_question(uint8_t question) {
 
 /* Only the scheduler answers questions, so it alone need be gone. */
 static mr_status check_end(const looker *looker, const supervisor_watch *supervisor) {
-    mr_status status = supervisor_watch_check(supervisor);
-    if (status == MR_OK) status = deployment_end_check(&looker->end, van_messenger(looker->van), NULL);
+    mr_status status = deployment_end_check(&looker->end, van_messenger(looker->van), NULL);
+    if (status == MR_OK) status = supervisor_watch_check(supervisor);
     return status == MR_OK ? MR_OK : error_wrap(status, "%s failed", name_question(looker->question));
 }
 

@@ -70,10 +70,10 @@ struct mr_ps {
 
 /* ---- Driving. */
 
-/* MR_PEER_DIED: the deployment has ended, and the error says how. */
+/* MR_PEER_DIED: the deployment has ended, and the error says how: by a stop, rather than by the end of its supervisor. */
 static mr_status check_end(const mr_ps *ps) {
-    MR_TRY(supervisor_watch_check(ps->supervisor));
-    return kv_worker_check_end(ps->worker);
+    MR_TRY(kv_worker_check_end(ps->worker));
+    return supervisor_watch_check(ps->supervisor);
 }
 
 /* Evaluates a condition. While the deployment has ended, one that does not hold cannot hold soon: MR_PEER_DIED. */

@@ -121,7 +121,7 @@ static void processes_that_are_gone_are_named(void **state) {
     for (uint32_t i = 0; i < 2; i++) ps_fixture_kill(&fixture, &fixture.server[i]);
     must(mr_ps_pull(table, keys, SLOTS * SLOTS, values, NULL, NULL, &ticket));
     WAIT_UNTIL_SAID(mr_ps_wait(ps, ticket, LONG_US),
-                    "and so are servers 0 and 1; what waits for them continues when they");
+                    ", and servers 0 and 1 are gone; what waits for them continues when they are");
     assert_said("pull from table 'rows' is not done: ");
     assert_said(gone);
     assert_true(ps_fixture_start_scheduler(&fixture));

@@ -207,6 +207,8 @@ static void a_scheduler_that_is_stopped_alone_ends_nothing(void **state) {
     assert_true(ps_fixture_terminate(&world->fixture.scheduler));
     assert_true(pulled(world) == 1);
     assert_int_equal(mr_ps_barrier(world->ps, "b", MR_PS_WORKERS, A_WHILE_US), MR_TIMEOUT);
+    has(mr_last_error(), "barrier 'b': ");
+    has(mr_last_error(), "; the scheduler was stopped; what waits for it continues when it is started again");
     assert_true(pulled(world) == 1);
     assert_true(ps_fixture_start_scheduler(&world->fixture));
     mr_ps *other = ps_fixture_connect(&world->fixture, 1);

@@ -253,7 +253,8 @@ def test_servers_that_do_not_come_are_named(by_hand):
     while True:
         with pytest.raises(ps.PsTimeoutError) as told:
             ps.connect(address, timeout=0.5)
-        if "for servers" in str(told.value):
+        if "timed out waiting for servers: " in str(told.value) and "0 of 1 servers are connected" in str(told.value):
+            assert f"try `miniray ps server --scheduler {address}`" in str(told.value)
             break
         assert time.monotonic() < until, told.value
 

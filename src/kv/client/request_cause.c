@@ -29,18 +29,18 @@ static numbers servers_gone(const kv_worker *worker) {
 static bool write_scheduler(const kv_worker *worker, const numbers *gone, char out[REQUEST_CAUSE_MAX]) {
     const char *address = kv_process_scheduler(worker->process);
     const messenger *messenger = van_messenger(kv_worker_van(worker));
-    char servers[REQUEST_CAUSE_MAX / 3] = "";
+    char how[REQUEST_CAUSE_MAX / 2] = "was stopped", servers[REQUEST_CAUSE_MAX / 3] = "";
     if (!kv_process_heard(worker->process) || !messenger_is_gone(messenger, address)) return false;
-    const char *how = worker->end.scheduler != NULL ? worker->end.how : messenger_trouble(messenger, address);
+    if (worker->end.scheduler == NULL)
+        snprintf(how, sizeof how, "is gone (%.160s)", messenger_trouble(messenger, address));
     if (gone->count != 0) stall_list("server", gone->list, gone->count, servers, sizeof servers);
-    snprintf(
-        out, REQUEST_CAUSE_MAX,
-        "the scheduler is gone (%.160s)%s%s; what waits for %s continues when %s started again, with the same options",
-        how,
-        gone->count == 0   ? ""
-        : gone->count == 1 ? ", and so is "
-                           : ", and so are ",
-        servers, gone->count == 0 ? "it" : "them", gone->count == 0 ? "it is" : "they are");
+    snprintf(out, REQUEST_CAUSE_MAX,
+             "the scheduler %s%s%s%s; what waits for %s continues when %s started again, with the same options", how,
+             gone->count == 0 ? "" : ", and ", servers,
+             gone->count == 0   ? ""
+             : gone->count == 1 ? " is gone"
+                                : " are gone",
+             gone->count == 0 ? "it" : "them", gone->count == 0 ? "it is" : "they are");
     return true;
 }
 

@@ -97,7 +97,7 @@ static void a_barrier_opens_when_all_have_come(void **state) {
     comes(&comer[0], ps[0], "first", MR_PS_WORKERS);
     comes(&comer[1], ps[1], "other", MR_PS_WORKERS);
     assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
-    assert_said("ranks 2 have not arrived");
+    assert_said("rank 2 has not arrived");
     assert_false(atomic_load(&comer[0].over));
     assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     /* Rank 1 had arrived. */
@@ -124,7 +124,7 @@ static void a_restarted_rank_passes_opened_barriers(void **state) {
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* a new barrier */
-    assert_said("ranks 0 have not arrived");
+    assert_said("rank 0 has not arrived");
     both_pass(ps[0], ps[1], "middle");
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_end(ps[i]), MR_OK);
     /* Between two steps: a rank that continues with the next step has passed the barrier. */
@@ -172,7 +172,7 @@ static void servers_come_by_being_there(void **state) {
         status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
     }
     assert_int_equal(status, MR_TIMEOUT);
-    assert_said("barrier 'all': servers 1 are not connected");
+    assert_said("barrier 'all': server 1 is not connected");
     ps_fixture_start_server(&fixture, 1);
     assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_FIXTURE_PATIENCE_US), MR_OK);
     end(&fixture, ps, 1);

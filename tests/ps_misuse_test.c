@@ -186,7 +186,7 @@ static void tables_are_checked(void **state) {
     assert_int_equal(
         mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 3), PS_FIXTURE_PATIENCE_US, &other),
         MR_EXISTS);
-    assert_said("with another dim");
+    assert_said("exists with dim ");
     assert_int_equal(mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .dtype = MR_F16),
                                         PS_FIXTURE_PATIENCE_US, &other),
                      MR_EXISTS);
@@ -269,7 +269,7 @@ static void arrays_are_checked(void **state) {
         table_in(ps, "dense", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
     const mr_ps_array others[] = {{.name = "v", .dims = 2, .shape = {2, 3}}, {.name = "w", .dims = 2, .shape = {3, 2}}};
     static const char *const told[] = {"with array 'w' in place of 'v'", "with arrays of other shapes",
-                                       "with 1 array, not 2"};
+                                       "exists with 1 array, not 2"};
     for (uint32_t i = 0; i < 3; i++) {
         mr_ps_table *other;
         mr_ps_table_options options =

@@ -83,6 +83,15 @@ const char *nearest_name_among(const char *given, const char *names, char out[NE
     return nearest_name_hint(&nearest, out);
 }
 
+bool nearest_name_is_one(const char *given, const char *names) {
+    size_t size = strcspn(given, ":+ ");
+    for (size_t length; *(names += strspn(names, ", ")) != '\0'; names += length) {
+        length = strcspn(names, ",");
+        if (length == size && memcmp(given, names, size) == 0) return true;
+    }
+    return false;
+}
+
 const char *mr_nearest_name(const char *name, const char *const *known, size_t count) {
     nearest_name nearest = nearest_name_of(span_of(name, name == NULL ? 0 : strlen(name)));
     for (size_t i = 0; i < count; i++) nearest_name_offer_text(&nearest, known[i]);

@@ -10,6 +10,7 @@
  *
  * Pure; the names are borrowed as long as the result is used. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/bytes.h"
@@ -28,3 +29,5 @@ void nearest_name_offer_text(nearest_name *nearest, const char *known);
 const char *nearest_name_hint(const nearest_name *nearest, char out[NEAREST_NAME_HINT_MAX]);
 /* The same for the first word of a text, "topk" of "topk:0.1+zstd", and the names of another one: "sign, topk". */
 const char *nearest_name_among(const char *given, const char *names, char out[NEAREST_NAME_HINT_MAX]);
+/* Whether that first word is one of the names. */
+bool nearest_name_is_one(const char *given, const char *names);

@@ -64,6 +64,8 @@ static void names_of_something_else_are_not_similar(void **state) {
     assert_means("", NULL);
     assert_means(NULL, NULL);
     assert_means("x", NULL);
+    assert_means("r", "lr");
+    assert_null(mr_nearest_name("c", (const char *const[]){"a"}, 1));
     assert_means("banana", NULL);
     assert_means("memory", NULL);
     assert_null(mr_nearest_name("adam", NULL, 0));
@@ -92,6 +94,9 @@ static void the_hint_names_it_or_is_empty(void **state) {
     assert_string_equal(nearest_name_among("sdg", "adam, sgd, adamw", hint), "; did you mean sgd?");
     assert_string_equal(nearest_name_among("adamv", "adam, sgd, adamw", hint), "; did you mean adam?");
     assert_string_equal(nearest_name_among("banana", "adam, sgd, adamw", hint), "");
+    assert_true(nearest_name_is_one("sgd:3+zstd", "adam, sgd, adamw"));
+    assert_false(nearest_name_is_one("adamv", "adam, sgd, adamw"));
+    assert_false(nearest_name_is_one("ada", "adam, sgd, adamw"));
     assert_string_equal(nearest_name_among("sgd", "", hint), "");
 }
 

@@ -19,7 +19,8 @@ size_t mr_shard_size(size_t count, size_t shards, size_t shard) {
 }
 
 mr_status mr_shard_indices(size_t count, size_t shards, size_t shard, uint64_t seed, int64_t *out) {
-    if (shard >= shards) return error_set(MR_INVALID, "no shard %zu: there are %zu, counted from 0", shard, shards);
+    if (shard >= shards)
+        return error_set(MR_INVALID, "no shard %zu: the shards are 0 to %zu", shard, shards == 0 ? 0 : shards - 1);
     if (count > SIZE_MAX / sizeof *out) return error_set(MR_TOO_LARGE, "%zu samples: the limit is 2^61", count);
     int64_t *order;
     MR_TRY(alloc_try(count * sizeof *order, &order));

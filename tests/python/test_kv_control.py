@@ -24,7 +24,7 @@ def pair(deployment):
 def test_a_barrier_waits_for_all(deployment):
     one, two = pair(deployment)
     with one, two:
-        with pytest.raises(ps.PsTimeoutError, match="barrier 'start': ranks 1 have not arrived"):
+        with pytest.raises(ps.PsTimeoutError, match="barrier 'start': rank 1 has not arrived"):
             one.barrier("start", timeout=0.3)
         came = []
         thread = threading.Thread(target=lambda: (one.barrier("start"), came.append(True)))

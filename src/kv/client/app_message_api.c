@@ -68,7 +68,7 @@ static mr_status check_node(mr_ps_peer to) {
 static mr_status check_rank(const kv_worker *worker, mr_ps_peer to) {
     uint32_t ranks = kv_worker_map(worker)->rank_count;
     if (to.role != MR_PS_WORKERS || to.number == MR_PS_EVERY || to.number < ranks) return MR_OK;
-    return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", to.number, ranks);
+    return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", to.number, ranks - 1);
 }
 
 mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,

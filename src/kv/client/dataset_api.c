@@ -50,7 +50,7 @@ mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us) {
     kv_worker *worker = ps_connection_worker(ps);
     mr_status status = MR_OK;
     if (kv_worker_where(worker).open)
-        status = error_set(MR_DENIED, "a step is open: end it before the data is returned (mr_ps_end)");
+        status = error_set(MR_DENIED, "a step is open: call mr_ps_end before the data is returned");
     else
         kv_worker_hand_back(worker);
     if (status == MR_OK)

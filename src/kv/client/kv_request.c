@@ -16,8 +16,7 @@ mr_status kv_request_check(const kv_worker *worker, const kv_request *request, b
     const table_info *table = request->table;
     bool reads =
         request->values == NULL && kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
-    if (!kv_worker_is_open(worker) && !reads)
-        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    if (!kv_worker_is_open(worker) && !reads) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     if (table->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.name);
     if ((table->table.schema.kind == TABLE_SCHEMA_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", table->table.name,

@@ -31,7 +31,7 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
     const table_info *table = request->table;
     MR_TRY(kv_request_check(worker, request, true));
     if (request->array >= table->table.array_count)
-        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u, counted from 0", table->table.name,
+        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u, the first is array 0", table->table.name,
                          request->array, table->table.array_count);
     uint64_t items = table->arrays[request->array].plan.items;
     if (request->first > items || request->count > items - request->first)

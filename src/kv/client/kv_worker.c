@@ -441,7 +441,7 @@ mr_status kv_worker_ready(const kv_worker *worker) {
     if (!kv_process_heard(worker->process)) return kv_process_say_unheard(worker->process);
     if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= map->rank_count)
-        return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, map->rank_count);
+        return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", rank, map->rank_count - 1);
     if (worker->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
     return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
 }
@@ -475,11 +475,12 @@ uint64_t kv_worker_fresh_step(const kv_worker *worker) {
 
 mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
     if (kv_worker_is_open(worker)) return MR_OK;
-    if (worker->session.begun && !worker->session.lost) return error_set(MR_STALE, "no step is open (mr_ps_begin)");
+    if (worker->session.begun && !worker->session.lost)
+        return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     if (worker->session.begun) return kv_worker_say_lost(worker);
     MR_TRY(kv_worker_ready(worker));
     if (cluster_map_has_rounds(kv_worker_stage(worker)) && !kv_worker_stage(worker)->mixed)
-        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin); bsp tables are used in steps");
+        return error_set(MR_STALE, "no step is open: call mr_ps_begin first, since bsp tables are used in steps");
     if (worker->session.lost) return kv_worker_say_lost(worker);
     if (!pushes) return MR_OK;
     if (!worker->session.wanted) kv_worker_skip_to(worker, kv_worker_fresh_step(worker));
@@ -494,8 +495,7 @@ mr_status kv_worker_leave(kv_worker *worker) {
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
         return MR_OK; /* already requested by an earlier call that timed out */
-    if (kv_worker_is_open(worker))
-        return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
+    if (kv_worker_is_open(worker)) return error_set(MR_DENIED, "a step is open: call mr_ps_end before the rank leaves");
     session->wanted = false;
     if (!cluster_map_has_rounds(kv_worker_stage(worker))) return MR_OK;
     kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
@@ -552,7 +552,7 @@ static void say_drops(const kv_worker *worker, slot_queue *queue) {
 /* Sends the end of the step to every slot; in rounds with the step's contribution. Rounds that this worker has not
  * joined get an empty contribution later. */
 mr_status kv_worker_end(kv_worker *worker) {
-    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     uint64_t step = worker->session.step + 1;
     feedback_file_end(worker->encoder.file, step); /* before the end is sent to any slot */
     for (uint32_t i = 0; i < worker->slot_count; i++) {

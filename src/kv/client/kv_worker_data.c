@@ -46,7 +46,7 @@ void kv_worker_cut(kv_worker *worker, dataset_spec *spec) {
 mr_status kv_worker_piece(kv_worker *worker, uint64_t batch, batch_claims_piece *out) {
     if (worker->client == NULL)
         return error_set(MR_DENIED, "no dataset is defined: define it first (mr_ps_dataset_define)");
-    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     return data_client_piece(worker->client, worker->session.step, batch, van_now_us(kv_worker_van(worker)), out);
 }
 

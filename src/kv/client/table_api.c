@@ -24,8 +24,19 @@ struct mr_ps_table {
 /* ---- The table catalog. */
 
 static mr_status refuse_other(const table_catalog_table *there, const table_catalog_table *wanted, const char *field) {
+    if (strcmp(field, "dim") == 0)
+        return error_set(MR_EXISTS, "table '%s' exists with dim %u, not %u", there->name, there->schema.dim,
+                         wanted->schema.dim);
+#define X(text)                                                                                              \
+    if (strcmp(field, #text) == 0)                                                                           \
+        return error_set(MR_EXISTS, "table '%s' exists with another %s: '%s', not '%s'", there->name, field, \
+                         there->text, wanted->text);
+    TABLE_CATALOG_TEXTS(X)
+#undef X
     if (strcmp(field, "arrays") != 0)
-        return error_set(MR_EXISTS, "table '%s' exists with another %s", there->name, field);
+        return error_set(MR_EXISTS,
+                         "table '%s' exists with another %s; open it by its name alone, or choose another name",
+                         there->name, field);
     if (there->array_count != wanted->array_count)
         return error_set(MR_EXISTS, "table '%s' exists with %u array%s, not %u", there->name, there->array_count,
                          plural(there->array_count), wanted->array_count);

@@ -164,10 +164,12 @@ static mr_status not_yet(const barrier_client *client) {
     for (uint32_t i = 0; i < verdict->named; i++)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s%u", i == 0 ? "" : ", ", verdict->numbers[i]);
     if (verdict->missing == 0) return error_set(MR_BUSY, "barrier '%s': slots lack replicas", client->name);
-    return error_set(MR_BUSY, "barrier '%s': %s %s%s %s", client->name,
-                     verdict->role == MR_PS_SERVERS ? "servers" : "ranks", text,
-                     verdict->missing > verdict->named ? " and more" : "",
-                     verdict->role == MR_PS_SERVERS ? "are not connected" : "have not arrived");
+    bool servers = verdict->role == MR_PS_SERVERS, one = verdict->missing == 1;
+    return error_set(MR_BUSY, "barrier '%s': %s%s %s%s %s", client->name, servers ? "server" : "rank", one ? "" : "s",
+                     text, verdict->missing > verdict->named ? " and more" : "",
+                     servers ? one ? "is not connected" : "are not connected"
+                     : one   ? "has not arrived"
+                             : "have not arrived");
 }
 
 mr_status barrier_clients_passed(barrier_clients *clients, const char *name) {

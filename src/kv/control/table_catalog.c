@@ -9,6 +9,7 @@
 #include "base/binary_search.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/nearest_name.h"
 
 enum { ARRAY_SIZE_MIN = 2 };
 
@@ -74,9 +75,12 @@ static mr_status take_arrays(table_catalog_table *table, const mr_ps_table_optio
 static mr_status check_consistency(table_catalog_table *table) {
     consistency consistency;
     if (table->consistency[0] == '\0') return MR_OK;
-    if (!consistency_parse(table->consistency, &consistency))
-        return error_set(MR_INVALID, "unknown consistency '%s'; expected bsp, ssp:STEPS (0 to %d) or asp",
-                         table->consistency, CONSISTENCY_BOUND_MAX);
+    if (!consistency_parse(table->consistency, &consistency)) {
+        char hint[NEAREST_NAME_HINT_MAX];
+        return error_set(MR_INVALID, "unknown consistency '%s'; expected bsp, ssp:STEPS (0 to %d) or asp%s",
+                         table->consistency, CONSISTENCY_BOUND_MAX,
+                         nearest_name_among(table->consistency, "bsp, ssp, asp", hint));
+    }
     consistency_write(consistency, table->consistency);
     return MR_OK;
 }
@@ -89,8 +93,8 @@ mr_status table_catalog_table_consistency(const table_catalog_table *table, cons
     bool rounds = out->kind == CONSISTENCY_BSP;
     if (map->mixed || rounds == cluster_map_has_rounds(map)) return MR_OK;
     return error_set(MR_INVALID,
-                     "consistency '%s' of table '%s' does not fit this deployment, which has %s; start its scheduler "
-                     "with `mixed` to have both",
+                     "consistency '%s' of table '%s' does not fit this deployment, which has %s; start it with "
+                     "mixed_consistency (--mixed-consistency) to have both",
                      table->consistency, table->name, rounds ? "no rounds" : "tables with rounds only");
 }
 

@@ -63,6 +63,8 @@ static bool is(const words *words, const char *name, size_t least, size_t most) 
 /* `names` are the words with which the forms begin, and `word` is the part of the text that is none of them. */
 static mr_status unknown(const char *what, const char *text, const char *forms, const char *word, const char *names) {
     char hint[NEAREST_NAME_HINT_MAX];
+    if (nearest_name_is_one(word, names)) /* the parts behind it are wrong */
+        return error_set(MR_INVALID, "malformed %s '%s'; expected %s", what, text, forms);
     return error_set(MR_INVALID, "unknown %s '%s'; expected %s%s", what, text, forms,
                      nearest_name_among(word, names, hint));
 }

@@ -469,7 +469,7 @@ static bool has_rounds(const kv_scheduler_options *options) {
 
 static mr_status check_rounds(const kv_scheduler_options *options) {
     if (!has_rounds(options) && (options->backup != 0 || options->deadline_us != 0))
-        return error_set(MR_INVALID, "a %s needs rounds: consistency bsp, or `mixed`",
+        return error_set(MR_INVALID, "a %s needs rounds: consistency bsp, or mixed_consistency (--mixed-consistency)",
                          options->backup != 0 ? "number of backup workers" : "deadline");
     if (options->backup >= options->rank_count)
         return error_set(MR_INVALID, "%u backup worker%s of %u: at least 1 worker must not be a backup",
@@ -493,7 +493,8 @@ static mr_status check(const kv_scheduler_options *options) {
         return error_set(MR_INVALID, "%u replica%s of each slot: expected 1 to %u, and no more than servers (%u)",
                          options->copies, plural(options->copies), CLUSTER_MAP_COPIES_MAX, options->server_count);
     if (options->exact_checkpoints && options->mixed)
-        return error_set(MR_INVALID, "exact checkpoints are not possible with `mixed`");
+        return error_set(MR_INVALID,
+                         "consistent_checkpoints (--consistent-checkpoints) are not possible with mixed_consistency");
     if (options->checkpoint_us < 0) return error_set(MR_INVALID, "the time between checkpoints is below 0");
     return check_rounds(options);
 }

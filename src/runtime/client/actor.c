@@ -76,7 +76,7 @@ static void located(wire_call *call, const rpc_call_result *result) {
         return;
     }
     if (result->status != MR_OK || reader.failed) {
-        actor_die(actor, wire_failure(result, "the node"));
+        actor_die(actor, wire_failure(result, "")); /* the text begins with the actor */
         return;
     }
     if (process == actor->actors->worker->objects.process) {

@@ -97,14 +97,17 @@ mr_status resources_parse(resources *resources, const char *text) {
         const char *equals = strchr(text, '=');
         size_t size = equals == NULL ? 0 : (size_t)(equals - text);
         if (!good_name(text, size))
-            return error_set(MR_INVALID, "resources '%.60s': expected name=amount, separated by commas", text);
+            return error_set(MR_INVALID, "expected name=amount, such as cpu=1,licence=2, at '%.60s'", text);
         memcpy(name, text, size);
         name[size] = '\0';
+        if (strcmp(name, "CPU") == 0 || strcmp(name, "GPU") == 0)
+            return error_set(MR_INVALID, "%s is not a custom resource: use num_%cpus (--num-%cpus)", name,
+                             name[0] - 'A' + 'a', name[0] - 'A' + 'a');
         int64_t milli;
         const char *end = read_amount(equals + 1, &milli);
         if (end == NULL || (*end != '\0' && *end != ','))
-            return error_set(MR_INVALID, "resources '%.60s': the amount of %s must be 0 or more, in steps of 0.001",
-                             text, name);
+            return error_set(MR_INVALID, "the amount of %s must be 0 or more, in steps of 0.001, at '%.60s'", name,
+                             text);
         MR_TRY(put(resources, name, milli));
         text = *end == ',' ? end + 1 : end;
     }

@@ -251,6 +251,15 @@ static void mutated_bytes_are_refused_or_are_resources(void **state) {
     assert_true(accepted > 0 && refused > 0);
 }
 
+static void a_cpu_is_no_custom_resource(void **state) {
+    resources resources = {0};
+    assert_int_equal(resources_parse(&resources, "CPU=2"), MR_INVALID);
+    assert_string_equal(mr_last_error(), "CPU is not a custom resource: use num_cpus (--num-cpus)");
+    assert_int_equal(resources_parse(&resources, "licence=1,GPU=2"), MR_INVALID);
+    assert_string_equal(mr_last_error(), "GPU is not a custom resource: use num_gpus (--num-gpus)");
+    assert_int_equal(resources_parse(&resources, "cpu=2"), MR_OK); /* in a bundle */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_are_sorted_and_never_zero),
@@ -264,6 +273,7 @@ int main(void) {
         cmocka_unit_test(amounts_add_up),
         cmocka_unit_test(bytes_are_read_back),
         cmocka_unit_test(mutated_bytes_are_refused_or_are_resources),
+        cmocka_unit_test(a_cpu_is_no_custom_resource),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,10 +120,51 @@ static size_t write_holders(const mr_value *node, char *out, size_t size) {
     return count;
 }
 
+/* The placement group that `needs` ends with ("cpu=1 in g2:1"), as a row of the node; false: none. */
+static bool find_group(const mr_value *node, span needs, mr_value *row) {
+    mr_value groups = inspect_field(node, "groups");
+    for (mr_iter iter = mr_value_iter(&groups); mr_iter_next(&iter, row);) {
+        span id = inspect_text(row, "id");
+        if (id.size > 0 && needs.size >= id.size + 3 &&
+            memcmp((const char *)needs.data + needs.size - id.size, id.data, id.size) == 0 &&
+            memcmp((const char *)needs.data + needs.size - id.size - 3, "in ", 3) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Writes the bundles of a group: "cpu=1 + cpu=1", the first 8. */
+static void write_bundles(const mr_value *group, char *out, size_t size) {
+    mr_value bundles = inspect_field(group, "bundles"), bundle;
+    size_t used = 0, count = 0;
+    mr_span text;
+    out[0] = '\0';
+    for (mr_iter iter = mr_value_iter(&bundles); mr_iter_next(&iter, &bundle) && ++count <= 8 && used < size;)
+        if (mr_value_str(&bundle, &text) == MR_OK)
+            used += (size_t)snprintf(out + used, size - used, "%s%.*s", used == 0 ? "" : " + ", (int)text.size,
+                                     (const char *)text.data);
+}
+
+/* For a task or actor of a group whose resources are not reserved. */
+static void for_group(why *why, const mr_value *group, const char *total, const char *free, step *step) {
+    char bundles[256];
+    span id = inspect_text(group, "id"), strategy = inspect_text(group, "strategy");
+    write_bundles(group, bundles, sizeof bundles);
+    step->because =
+        report_text(&why->report, "placement group %.*s (%.*s) is not reserved: it needs %s; of %s only %s is free",
+                    TEXT(id), TEXT(strategy), bundles, total, free);
+    step->release = mr_str("a node with these resources; `miniray list groups` shows the groups");
+}
+
 static void for_worker(why *why, const mr_value *node, span needs, step *step) {
     char total[256], free[256], holders[512];
+    mr_value group;
     write_resources(node, "total", total, sizeof total);
     write_resources(node, "free", free, sizeof free);
+    if (find_group(node, needs, &group) && !inspect_is(&group, "state", "placed")) {
+        for_group(why, &group, total, free, step);
+        return;
+    }
     if (!is_possible(node, needs)) {
         step->because =
             report_text(&why->report, "it needs %.*s, but this machine has only %s in total", TEXT(needs), total);

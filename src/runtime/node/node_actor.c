@@ -1,6 +1,7 @@
 /* node_actor.c — see node_actor.h. */
 #include "runtime/node/node_actor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,6 +241,12 @@ void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process
     actors->ops->start(actors->host, actor);
 }
 
+static failure *death_of(const node_actor *actor, const char *what, failure *cause) {
+    char origin[FAILURE_TEXT_MAX + 1];
+    snprintf(origin, sizeof origin, "actor %s", actor->class_name);
+    return failure_create(MR_ACTOR_DIED, what, origin, cause);
+}
+
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
@@ -251,7 +258,7 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
         return;
     }
     uint64_t process = actor->process;
-    die(actors, actor, failure_create(MR_ACTOR_DIED, "could not be created", actor->class_name, failure_ref(failed)));
+    die(actors, actor, death_of(actor, "could not be created", failure_ref(failed)));
     actors->ops->kill(actors->host, process);
 }
 
@@ -261,7 +268,7 @@ static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void
     uint64_t process = actor->process, ticket = actor->ticket;
     bool pending = actor->state == NODE_ACTOR_PENDING;
     if (pending) actors->ops->forget(actors->host, actor, ticket);
-    die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
+    die(actors, actor, death_of(actor, why, NULL));
     if (!pending && !MUTATED("no-kill")) end(actors->host, process);
 }
 
@@ -321,7 +328,7 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
         leave(actors, actor);
         begin(actors, actor);
     } else {
-        die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
+        die(actors, actor, death_of(actor, why->text, NULL));
     }
 }
 

@@ -176,10 +176,13 @@ static mr_status by_name(node_core *core, node_member *member, reader *reader, r
     span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
     node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
     char hint[NEAREST_NAME_HINT_MAX];
-    if (actor == NULL)
+    if (actor == NULL && name_space.size > 0)
         return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'%s", (int)name.size,
-                         name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
-                         name_space.data == NULL ? (const uint8_t *)"" : name_space.data,
+                         (const char *)name.data, (int)name_space.size, (const char *)name_space.data,
+                         node_actor_hint(&core->actors, name_space, name, hint));
+    if (actor == NULL)
+        return error_set(MR_NOT_FOUND, "there is no actor named '%.*s'%s", (int)name.size,
+                         name.data == NULL ? "" : (const char *)name.data,
                          node_actor_hint(&core->actors, name_space, name, hint));
     return node_answer(core, token, span_of(&actor->id, sizeof actor->id));
 }

@@ -378,7 +378,11 @@ static mr_status call_node(mr_context *mr, context_wait_fn *wait, wire_method me
     if (status != MR_OK) {
         if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* the call has not ended */
         if (status == CONTEXT_INTERRUPTED || status == MR_CLOSED) return status;
-        error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
+        error_set(
+            status,
+            "timed out after %.1f s waiting for the node's answer to request %d; `miniray status` shows whether the "
+            "node answers",
+            (double)timeout_us / 1e6, (int)method);
     } else if (answer.failed != NULL) {
         status = failure_raise(answer.failed);
     } else if (size != NULL) {

@@ -29,7 +29,8 @@ static mr_status write_bundles(const mr_placement_group_options *options, writer
     for (size_t i = 0; i < options->count; i++) {
         resources bundle = {0};
         if (options->bundles[i] == NULL) return error_set(MR_INVALID, "bundle %zu is NULL", i + 1);
-        MR_TRY(resources_parse(&bundle, options->bundles[i]));
+        mr_status status = resources_parse(&bundle, options->bundles[i]);
+        if (status != MR_OK) return error_wrap(status, "bundle %zu is \"%.80s\"", i + 1, options->bundles[i]);
         if (bundle.count == 0) return error_set(MR_INVALID, "bundle %zu is empty: it names no resources", i + 1);
         MR_TRY(resources_add(&sum, &bundle));
         resources_encode(&bundle, writer);
@@ -79,7 +80,13 @@ mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int6
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = context_done(mr, wait_step(mr, &group, timeout_us));
-    return status == CONTEXT_INTERRUPTED ? context_resume(mr, wait_step, &group, timeout_us) : status;
+    if (status == CONTEXT_INTERRUPTED) status = context_resume(mr, wait_step, &group, timeout_us);
+    if (status == MR_TIMEOUT)
+        error_set(status,
+                  "timed out after %.1f s waiting for placement group g%u:%u; `miniray list groups` shows what it asks "
+                  "for, `miniray status` what is free",
+                  (double)timeout_us / 1e6, (unsigned)group.word[0], (unsigned)group.word[1]);
+    return status;
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {

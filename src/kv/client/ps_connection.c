@@ -70,7 +70,8 @@ struct mr_ps {
 
 /* ---- Driving. */
 
-/* MR_PEER_DIED: the deployment has ended, and the error says how: by a stop, rather than by the end of its supervisor. */
+/* MR_PEER_DIED: the deployment has ended, and the error says how: by a stop, rather than by the end of its
+ * supervisor. */
 static mr_status check_end(const mr_ps *ps) {
     MR_TRY(kv_worker_check_end(ps->worker));
     return supervisor_watch_check(ps->supervisor);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -146,12 +147,12 @@ static void requests_of_a_stopped_deployment_fail_at_once(void **state) {
     assert_true(value == 1 || value == 2); /* whether the refused push was sent first, is not known */
 }
 
-static void note(void *context, mr_status status) { *(mr_status *)context = status; }
+static void note(void *context, mr_status status) { atomic_store((_Atomic int *)context, (int)status); }
 
 /* A program that never waits hears of it, too, and its memory is free then. */
 static void callbacks_of_a_stopped_deployment_are_called(void **state) {
     world *world = *state;
-    mr_status called = MR_BUSY;
+    _Atomic int called = MR_BUSY;
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note, .context = &called);
     float *value = malloc(sizeof *value);
     mr_ps_ticket ticket;
@@ -159,9 +160,9 @@ static void callbacks_of_a_stopped_deployment_are_called(void **state) {
     must(mr_ps_pull(world->table, &key, 1, value, NULL, &options, &ticket));
     kill_servers(&world->fixture);
     assert_true(ps_fixture_terminate(&world->fixture.scheduler));
-    for (int64_t us = 0; *(volatile mr_status *)&called == MR_BUSY; us += 10000, usleep(10000))
+    for (int64_t us = 0; atomic_load(&called) == MR_BUSY; us += 10000, usleep(10000))
         assert_true(us < PATIENCE_US / 2);
-    assert_int_equal(called, MR_PEER_DIED);
+    assert_int_equal(atomic_load(&called), MR_PEER_DIED);
     free(value);
     assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_PEER_DIED);
     assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_NOT_FOUND); /* it was abandoned */

@@ -63,7 +63,7 @@ bool ps_save_phases_first(ps_cluster *cluster) {
     if (!cluster->keeps || cluster->fed || !rng_chance(&own, 0.3)) return true;
     crash_workers(cluster);
     if (!sim_run_until(cluster->sim, BEGIN_US, is_served, cluster, &served)) return false;
-    bool good = !served || save(cluster, "saved before the first step");
+    bool good = !served || !can_save(cluster) || save(cluster, "saved before the first step");
     start_workers(cluster);
     return good;
 }

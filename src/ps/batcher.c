@@ -180,6 +180,8 @@ bool batcher_ask(batcher *batcher, const char *address, uint32_t slot, slot_mess
 
 uint64_t batcher_out(const batcher *batcher) { return transfers_out(batcher->transfers); }
 uint64_t batcher_in(const batcher *batcher) { return transfers_in(batcher->transfers); }
+bool batcher_refused(batcher *batcher) { return transfers_refused(batcher->transfers); }
+void batcher_free_room(batcher *batcher) { transfers_free_room(batcher->transfers); }
 void batcher_ask_all(batcher *batcher) { transfers_ask_all(batcher->transfers); }
 
 void batcher_move(batcher *batcher, const shared_bytes *bytes, span to) {

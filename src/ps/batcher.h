@@ -62,6 +62,8 @@ bool batcher_ask(batcher *batcher, const char *address, uint32_t slot, slot_mess
 /* Bytes of all large messages that are on their way; batcher_ask_all asks what has arrived of each. */
 uint64_t batcher_out(const batcher *batcher);
 uint64_t batcher_in(const batcher *batcher); /* as transfers_in */
+bool batcher_refused(batcher *batcher);      /* as transfers_refused */
+void batcher_free_room(batcher *batcher);    /* as transfers_free_room */
 void batcher_ask_all(batcher *batcher);
 /* The content of a shared buffer, the tail of messages, is now at `to`, unchanged; empty: the messages are lost. */
 void batcher_move(batcher *batcher, const shared_bytes *bytes, span to);

@@ -41,6 +41,8 @@ struct checkpoint_store {
     uint64_t sealed; /* no checkpoint is completed before a cluster map above this number is known */
     char damage[CHECKPOINT_STORE_DAMAGE_MAX]; /* text of the last damage; "": none */
     int64_t next_tick_us;
+    uint64_t arrived; /* batcher_in at moved_us, when a piece of a cut arrived last or room was freed */
+    int64_t moved_us;
 };
 
 static void tell_trouble(const checkpoint_store *store, mr_status status) {
@@ -563,7 +565,7 @@ static void on_map(void *context, const cluster_map *map) {
 checkpoint_store *checkpoint_store_create(const checkpoint_store_options *options, int64_t now_us) {
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
               strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    checkpoint_store *store = XNEW(checkpoint_store, .options = *options, .next_tick_us = now_us);
+    checkpoint_store *store = XNEW(checkpoint_store, .options = *options, .next_tick_us = now_us, .moved_us = now_us);
     if (store->options.room == 0) store->options.room = CHECKPOINT_STORE_ROOM;
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
@@ -595,8 +597,18 @@ void checkpoint_store_take_bytes(checkpoint_store *store, span bytes, shared_byt
 int64_t checkpoint_store_next_us(const checkpoint_store *store) { return store->next_tick_us; }
 
 /* Reports the state to the controller. Without a readable checkpoint the report has only the damage. */
+/* Frees the room of cuts that do not go on while others are refused: their heads have given them up. */
+static void free_room(checkpoint_store *store, int64_t now_us) {
+    bool refused = batcher_refused(store->batcher), moves = batcher_in(store->batcher) != store->arrived;
+    bool due = refused && now_us - store->moved_us >= CHECKPOINT_STORE_STALL_US && !MUTATED("room-held");
+    if (!moves && due) batcher_free_room(store->batcher);
+    if (moves || due) store->moved_us = now_us;
+    store->arrived = batcher_in(store->batcher);
+}
+
 void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
     store->next_tick_us = now_us + CHECKPOINT_STORE_TICK_US;
+    free_room(store, now_us);
     if (!store->open) open_disk(store);
     if (store->open) make_whole(store);
     slot_message whole = {.kind = SLOT_MESSAGE_WHOLE,

@@ -63,7 +63,8 @@
 #define CHECKPOINT_STORE_MAGIC_3  UINT32_C(0x33504544)
 #define CHECKPOINT_STORE_MANIFEST "manifest"
 #define CHECKPOINT_STORE_TICK_US  INT64_C(100000)
-#define CHECKPOINT_STORE_FILE_MAX (UINT64_C(1) << 40)   /* bytes of a slot's file */
+#define CHECKPOINT_STORE_STALL_US INT64_C(2000000)    /* without a piece, while cuts are refused: their room is freed */
+#define CHECKPOINT_STORE_FILE_MAX (UINT64_C(1) << 40) /* bytes of a slot's file */
 #define CHECKPOINT_STORE_ROOM     (UINT64_C(512) << 20) /* bytes of snapshots that are received, or sent, at once */
 enum { CHECKPOINT_STORE_KEPT = 3, CHECKPOINT_STORE_DAMAGE_MAX = 160 };
 

@@ -43,6 +43,7 @@ struct transfers {
     void *context;
     uint64_t last_id, generation;
     uint64_t arrived; /* bytes of all pieces that were taken */
+    bool refused;     /* a message was refused since the last transfers_refused */
     list out, in;     /* outgoing, incoming; owned */
 };
 
@@ -294,6 +295,19 @@ static incoming *find_in(const transfers *transfers, uint32_t who, uint32_t slot
     return NULL;
 }
 
+bool transfers_refused(transfers *transfers) {
+    bool refused = transfers->refused;
+    transfers->refused = false;
+    return refused;
+}
+
+void transfers_free_room(transfers *transfers) {
+    list_for_each (item, &transfers->in) {
+        incoming *in = container_of(item, incoming, of_transfers);
+        if (in->bytes != NULL) drop_in(in);
+    }
+}
+
 /* Whether there is memory for a message of this size, if the transfer `gone` is dropped. */
 static bool has_room(const transfers *transfers, uint64_t total, const incoming *gone) {
     uint64_t held = 0;
@@ -310,7 +324,11 @@ static incoming *receive(transfers *transfers, const slot_message_head *from, co
     bool known = in != NULL && in->incarnation == from->incarnation;
     if (known && (in->id == piece->name || (MUTATED("pieces-mixed") && in->bytes != NULL))) return in;
     if (piece->payload.size != 0 || piece->prev == 0 || (known && piece->name < in->id)) return NULL;
-    if (piece->commit == 0 || piece->commit > TOTAL_MAX || !has_room(transfers, piece->commit, in)) return NULL;
+    if (piece->commit == 0 || piece->commit > TOTAL_MAX) return NULL;
+    if (!has_room(transfers, piece->commit, in)) {
+        transfers->refused = true;
+        return NULL;
+    }
     shared_bytes *bytes = NULL;
     if (shared_bytes_resize(&bytes, (size_t)piece->commit) != MR_OK) return NULL;
     if (in != NULL) drop_in(in);

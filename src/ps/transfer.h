@@ -20,6 +20,8 @@
  *         whose pieces are lost gets its question: a transfer needs no clock. If only the last TAKEN_PIECE is lost, the
  *         sender has its end with the next message about the slot. A message that repeats another one that
  *         waits or is on its way is dropped; a newer STATE, CUT or SHARD replaces the one that is on its way.
+ * Room    A sender may give a message up and never send the rest. A receiver with `room` therefore frees it when
+ *         messages are refused for long while no piece arrives (transfers_free_room).
  * End     A transfer belongs to the chain_epoch of its message: a cluster map with a later one ends it, on both sides.
  *         A later transfer about the same slot replaces what has arrived of the one before.
  * Size    PULLED is always one packet: the state machine bounds its answers, and the rank asks for the rest.
@@ -64,6 +66,10 @@ uint64_t transfers_out(const transfers *transfers);
 void transfers_ask_all(transfers *transfers);
 /* Bytes of all pieces that were ever taken: while it grows, a large message is arriving. */
 uint64_t transfers_in(const transfers *transfers);
+/* Whether a message was refused for lack of room since the last call. */
+bool transfers_refused(transfers *transfers);
+/* Drops the incomplete messages that hold room; their senders begin them again at their next question. */
+void transfers_free_room(transfers *transfers);
 /* The content of a shared buffer is now at `to`, unchanged; it was the tail of messages (slot_message.h). */
 void transfers_move(transfers *transfers, const shared_bytes *bytes, span to);
 void transfers_take_taken(transfers *transfers, const slot_message *message);

@@ -288,6 +288,36 @@ static void messages_without_room_wait(void **state) {
     close_link(&link);
 }
 
+/* The pieces of the first message are lost, and nothing asks for them: its room is freed. It begins again when its
+ * sender asks after all. */
+static void room_of_a_message_that_stalls_is_freed(void **state) {
+    link link;
+    shared_bytes *halves[2];
+    open_link(&link);
+    send_state(&link, 9, 1);
+    deliver_some(&link, 3);
+    link.first = link.count = 0;
+    assert_false(transfers_refused(link.b));
+    slot_message other = state_of(7, 2, halves);
+    other.slot = SLOT + 1;
+    assert_true(transfers_take(link.a, "b", &other));
+    deliver(&link, 0, 0);
+    assert_true(transfers_refused(link.b) && !transfers_refused(link.b));
+    transfers_free_room(link.b);
+    (void)transfers_ask(link.a, "b", SLOT + 1, SLOT_MESSAGE_STATE);
+    (void)transfers_ask(link.a, "b", SLOT + 1, SLOT_MESSAGE_STATE);
+    deliver(&link, 0, 0);
+    assert_true(link.whole == 1 && link.last.lsn == 7);
+    for (int i = 0; i < 2; i++) {
+        (void)transfers_ask(link.a, "b", SLOT, SLOT_MESSAGE_STATE);
+        deliver(&link, 0, 0);
+    }
+    check_state(&link, 9, 1);
+    assert_true(link.whole == 2 && transfers_out(link.a) == 0);
+    for (size_t i = 0; i < 2; i++) shared_bytes_unref(halves[i]);
+    close_link(&link);
+}
+
 static void another_epoch_ends_a_transfer(void **state) {
     link link;
     open_link(&link);
@@ -364,6 +394,7 @@ int main(void) {
         cmocka_unit_test(repeated_messages_are_dropped_and_newer_ones_replace),
         cmocka_unit_test(transfers_do_not_mix),
         cmocka_unit_test(messages_without_room_wait),
+        cmocka_unit_test(room_of_a_message_that_stalls_is_freed),
         cmocka_unit_test(another_epoch_ends_a_transfer),
         cmocka_unit_test(moved_bytes_are_sent_from_their_new_place),
         cmocka_unit_test(malformed_pieces_are_ignored),

@@ -1,5 +1,5 @@
 /* ps_forgery_test.c — a process that has the token, and sends what only other processes may send: its links end, and
- * servers, scheduler and tables go on. */
+ * servers, scheduler and tables go on. A process that holds a rank and vanishes without a sign. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,6 +175,35 @@ static void forged_messages_end_links(bool tcp) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
+/* The last word of a worker may arrive after the scheduler's link to it has broken, and before the worker's own link
+ * does: no link is left whose end would show that the worker is gone. */
+static void the_rank_of_a_worker_that_vanished_is_free_soon(void **state) {
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 2, .copies = 1};
+    intruder worker = {0};
+    slot_message_head head = {.incarnation = 1, .who = SLOT_MESSAGE_WORKER};
+    mr_ps *ps;
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    snprintf(head.address, sizeof head.address, "%.50s.gone", fixture.address);
+    assert_int_equal(van_open(&(van_options){.scheduler = fixture.address}, &host, &worker, &worker.van), MR_OK);
+    for (int i = 0; i < 20; i++) { /* until the scheduler has nothing more to send to it */
+        mr_ps_cluster_map *map = map_of(&fixture);
+        head.generation = map->generation;
+        head.number = map->number;
+        mr_ps_cluster_map_free(map);
+        message_recorder_batch heartbeat = message_recorder_say(&head, NULL);
+        van_send(worker.van, fixture.address, heartbeat.bytes);
+        message_recorder_free(&heartbeat);
+        pause_us(&worker, 100000);
+    }
+    van_close(worker.van);
+    assert_int_equal(mr_ps_connect(fixture.address, MR_PS_ANY_RANK, PATIENCE_US, &ps), MR_OK);
+    mr_ps_close(ps);
+    assert_true(ps_fixture_fini(&fixture));
+}
+
 static void forged_messages_end_links_by_unix(void **state) { forged_messages_end_links(false); }
 static void forged_messages_end_links_by_tcp(void **state) { forged_messages_end_links(true); }
 
@@ -182,6 +211,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forged_messages_end_links_by_unix),
         cmocka_unit_test(forged_messages_end_links_by_tcp),
+        cmocka_unit_test(the_rank_of_a_worker_that_vanished_is_free_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

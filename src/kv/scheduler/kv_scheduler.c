@@ -88,6 +88,16 @@ static void reject_server(kv_scheduler *scheduler, link_id link, const control_m
                      span_of(text, strlen(text)));
 }
 
+/* Opens links to the workers that have all numbers: a failure shows those that are gone (broken). The link to a worker
+ * may break before its last message arrives; then no other event shows its end. */
+static void reach_workers(kv_scheduler *scheduler) {
+    for (uint32_t i = 0; i < scheduler->options.rank_count; i++) {
+        const id_assignment *worker = &scheduler->workers.list[i];
+        if (worker->taken && worker->address[0] != '\0')
+            messenger_reach(van_messenger(scheduler->van), worker->address);
+    }
+}
+
 static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == CONTROL_SERVER;
@@ -105,6 +115,7 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     else if (wanted <= ID_ALLOCATOR_MAX &&
              id_allocator_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
         number = (uint32_t)wanted - 1;
+    if (!serves && number == ID_ALLOCATOR_MAX) reach_workers(scheduler);
     if (serves && number < ID_ALLOCATOR_MAX) scheduler->admitted[number] = server_admission_read(question->value);
     van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = number, .id = question->stamp.id},
                      (span){0});

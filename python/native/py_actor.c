@@ -198,6 +198,8 @@ static PyObject *marked_name(PyObject *name, PyObject *mark) {
 
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
     const method *method = (struct method *)self;
+    if (PyTuple_GET_SIZE(none) > 0)
+        return PyErr_Format(PyExc_TypeError, "options() takes keyword arguments, such as num_returns=2, not %R", none);
     PyObject *given = options == NULL ? PyDict_New() : Py_NewRef(options);
     PyObject *read = py_core_call(PY_CORE_method_options, "(NO)", given, method->entry);
     if (read == NULL) return NULL;

@@ -161,8 +161,7 @@ static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count, 
         else if (PyUnicode_READ_CHAR(name, 0) != '_')
             return py_nearest_name_refuse("put", name, (const char *const[]){"value", NULL});
     }
-    if (count > 1 || value == NULL)
-        return PyErr_Format(PyExc_TypeError, "put() takes 1 positional argument, %zd were given", count);
+    if (count > 1 || value == NULL) return PyErr_Format(PyExc_TypeError, "put() takes one value, not %zd", count);
     if (py_core_context() == NULL) return NULL;
     if (py_ref_check(value))
         return PyErr_Format(PyExc_TypeError,
@@ -189,9 +188,7 @@ static PyObject *cancel(PyObject *module, PyObject *args) {
     int force, recursive;
     if (!PyArg_ParseTuple(args, "Opp", &object, &force, &recursive)) return NULL;
     if (!py_ref_check(object))
-        return PyErr_Format(PyExc_TypeError,
-                            "miniray.cancel() only supported for object refs. For actors, try miniray.kill(). Got: %s",
-                            Py_TYPE(object)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "cancel() takes an ObjectRef, not %R; kill() ends an actor", object);
     if (!py_ref_usable(object)) return NULL;
     mr_ref ref = ((struct py_ref *)object)->ref;
     mr_status status = force       ? mr_cancel_force(core.mr, ref)
@@ -199,7 +196,7 @@ static PyObject *cancel(PyObject *module, PyObject *args) {
                                    : mr_cancel_only(core.mr, ref);
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
-                            "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
+                            "cancel(): force=True is for tasks, and this is a call of an actor: kill() ends the actor");
     if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* ready: nothing to cancel */
     Py_RETURN_NONE;
 }
@@ -212,9 +209,7 @@ static PyObject *kill_actor(PyObject *module, PyObject *args) {
     int for_good;
     if (!PyArg_ParseTuple(args, "Op", &object, &for_good)) return NULL;
     if (Py_TYPE(object) != &py_actor_type)
-        return PyErr_Format(PyExc_ValueError,
-                            "miniray.kill() only supported for actors. For tasks, try miniray.cancel(). Got: %s.",
-                            Py_TYPE(object)->tp_name);
+        return PyErr_Format(PyExc_ValueError, "kill() takes an actor, not %R; cancel() ends a task", object);
     if (!py_actor_usable(object)) return NULL;
     mr_status status;
     mr_context *mr = core.mr;

@@ -241,6 +241,8 @@ static long threads_of(PyObject *settings) {
 
 static PyObject *py_function_with_options(PyObject *self, PyObject *none, PyObject *options) {
     py_function *old = (py_function *)self;
+    if (PyTuple_GET_SIZE(none) > 0)
+        return PyErr_Format(PyExc_TypeError, "options() takes keyword arguments, such as num_cpus=2, not %R", none);
     PyObject *settings = PyDict_Copy(old->settings);
     if (settings == NULL || (options != NULL && PyDict_Update(settings, options) != 0)) {
         Py_XDECREF(settings);

@@ -10,14 +10,24 @@ typedef struct public_function {
     vectorcallfunc call;
 } public_function;
 
-/* Adds the name that was meant to the error about an unknown keyword argument, if that is the exception. */
-static void add_hint(PyObject *function) {
-    PyObject *type, *error, *frames;
+/* Completes the text of a TypeError or another error about an argument (tracebacks.explain). */
+static void explain(PyObject *function, PyObject *const *args, size_t count, PyObject *names) {
+    PyObject *type, *error, *frames, *given = PyList_New(0);
     PyErr_Fetch(&type, &error, &frames);
     PyErr_NormalizeException(&type, &error, &frames);
-    Py_XDECREF(py_core_call(PY_CORE_add_keyword_of, "(OO)", error, function));
+    if (frames != NULL) PyException_SetTraceback(error, frames);
+    Py_ssize_t all = PyVectorcall_NARGS(count) + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    for (Py_ssize_t i = 0; i < all; i++) py_core_append(&given, Py_NewRef(args[i]));
+    if (given != NULL)
+        Py_XDECREF(py_core_call(PY_CORE_explain, "(OOOO)", error, function, given, names == NULL ? Py_None : names));
+    Py_XDECREF(given);
     PyErr_Clear(); /* an error here would hide the other one */
     PyErr_Restore(type, error, frames);
+}
+
+static bool is_about_argument(void) {
+    return PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_AttributeError) ||
+           PyErr_ExceptionMatches(PyExc_ValueError);
 }
 
 /* ---- Generators, whose exceptions come when they are read. */
@@ -81,7 +91,7 @@ static PyObject *iterator_of(PyObject *generator) {
 static PyObject *called(PyObject *self, PyObject *const *args, size_t count, PyObject *names) {
     PyObject *result = PyObject_Vectorcall(((public_function *)self)->function, args, count, names);
     if (result != NULL) return PyGen_CheckExact(result) ? iterator_of(result) : result;
-    if (PyErr_ExceptionMatches(PyExc_TypeError)) add_hint(((public_function *)self)->function);
+    if (is_about_argument()) explain(((public_function *)self)->function, args, count, names);
     py_core_cut();
     return NULL;
 }

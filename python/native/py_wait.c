@@ -334,7 +334,9 @@ PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count,
             return py_nearest_name_refuse("get", name, (const char *const[]){"object_refs", "timeout", NULL});
     }
     if (count > 1 || wanted == NULL)
-        return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "get() takes one positional argument, the ObjectRef or a list, not %zd; timeout is a keyword", count);
     if (!py_wait_timeout(timeout, &timeout_us) || !has_runtime(wanted)) return NULL;
     return PyList_Check(wanted) ? get_list(wanted, timeout_us) : get_one(wanted, timeout_us, NULL);
 }
@@ -429,10 +431,15 @@ PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count
     }
     PyObject *list = count > 0 ? args[0] : given[REFS] != NULL ? given[REFS] : given[WAITABLES];
     if (count > 1 || list == NULL)
-        return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
+        return PyErr_Format(PyExc_TypeError,
+                            "wait() takes one positional argument, the list of ObjectRefs, not %zd; num_returns and "
+                            "timeout are keywords",
+                            count);
     if (!PyList_Check(list)) return py_core_call(PY_CORE_no_ref, "(sOn)", "wait", list, (Py_ssize_t)-1);
     Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
     int64_t timeout_us;
+    if (want == -1 && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))
+        return PyErr_Format(PyExc_TypeError, "wait(): num_returns must be a whole number, not %R", given[WANT]);
     if ((want == -1 && PyErr_Occurred()) || !py_wait_timeout(given[TIMEOUT], &timeout_us) || !has_runtime(list))
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "wait(): num_returns is %zd: it must be at least 1", want);

@@ -305,7 +305,7 @@ def test_an_exception_arrives_without_the_fields_that_cannot_be_sent(ray):
 @pytest.mark.parametrize("wrong, text", [
     (lambda ray, ref: ray.get(ref, timeout="1"), "timeout must be a number of seconds or None, not str"),
     (lambda ray, ref: ray.wait([ref], timeout=[]), "timeout must be a number of seconds or None, not list"),
-    (lambda ray, ref: ray.wait([ref], num_returns="1"), "'str' object cannot be interpreted as an integer"),
+    (lambda ray, ref: ray.wait([ref], num_returns="1"), "num_returns must be a whole number, not '1'"),
     (lambda ray, ref: ray.remote(max_retries=-2)(print), "max_retries is -2: it must be -1 \\(no limit\\), or at least 0"),
 ])
 def test_wrong_arguments_are_named(ray, wrong, text):

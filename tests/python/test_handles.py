@@ -203,7 +203,7 @@ def test_kill_with_a_restart(ray):
 
 
 def test_kill_takes_actors_only(ray):
-    with pytest.raises(ValueError, match="only supported for actors"):
+    with pytest.raises(ValueError, match="kill.. takes an actor, not"):
         ray.kill(ray.put(1))
 
 

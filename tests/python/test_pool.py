@@ -208,7 +208,7 @@ def test_terminate_ends_what_runs(ray):
 
 def test_wrong_numbers_of_processes_are_refused(ray):
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match="must be >0"):
+        with pytest.raises(ValueError, match="must be at least 1"):
             Pool(processes=wrong)
     with pytest.raises(ValueError, match="only 2 CPUs"):
         Pool(processes=3)

@@ -183,24 +183,46 @@ def test_all_frames_on_request(run_program):
 
 def public_functions():
     """(name, function) of everything that programs call: functions and methods without '_' of public modules."""
-    for module in pkgutil.walk_packages(miniray.__path__, "miniray."):
-        if any(part.startswith("_") for part in module.name.split(".")):
+    modules = ["miniray", *(module.name for module in pkgutil.walk_packages(miniray.__path__, "miniray."))]
+    for module in modules:
+        if any(part.startswith("_") for part in module.split(".")):
             continue
         try:
-            names = vars(importlib.import_module(module.name))
+            names = vars(importlib.import_module(module))
         except ImportError:  # needs torch or joblib
             continue
         for name in names.get("__all__", ()):
-            value = names[name]
+            value = names.get(name)
             if not isinstance(value, type):
-                yield f"{module.name}.{name}", value
+                yield f"{module}.{name}", value
             elif value.__module__.startswith("miniray") and not issubclass(value, BaseException):
-                yield from ((f"{module.name}.{name}.{each}", of) for each, of in vars(value).items() if each[0] != "_")
+                yield from ((f"{module}.{name}.{each}", of) for each, of in vars(value).items() if each[0] != "_")
 
 
 def test_every_public_function_is_decorated():
     plain = [name for name, value in public_functions() if type(value) is type(lambda: None)]
     assert plain == []
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: miniray.train.EarlyStopping("loss", patience="three"), "EarlyStopping('loss', patience='three'): '<' not supported"),
+    (lambda: miniray.train.load_weights(3), "load_weights(3): expected str, bytes or os.PathLike object"),
+    (lambda: create_parameter_server("momentum", momentum="x"), "MomentumStrategy(momentum='x'): '<=' not supported"),
+    (lambda: ps.start(checkpoint_dir=b"x" * 99 + b"y", num_servers=0.5), "num_servers is 0.5"),  # a text of ours
+])
+def test_an_argument_that_is_not_checked_is_named(call, text):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    assert str(caught.value).startswith(text)
+
+
+def test_errors_of_the_program_keep_their_text(ray):
+    class Broken(ps.SyncStrategy):
+        def __init__(self):
+            len(3)
+    with pytest.raises(TypeError) as caught:
+        create_parameter_server(Broken)
+    assert str(caught.value) == "object of type 'int' has no len()"
 
 
 def test_generators(ray):

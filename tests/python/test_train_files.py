@@ -192,7 +192,7 @@ def test_trees_of_weights(tmp_path, weights):
 
 @pytest.mark.parametrize("weights, text", [([ARRAY, None], "list:1 is NoneType"),
                                            ({(1, 2): ARRAY}, r"the key \(1, 2\)"),
-                                           (3, "not int"), (None, "not NoneType")])
+                                           (3, "not 3"), (None, "not None")])
 def test_what_no_file_can_have_is_named(tmp_path, weights, text):
     with pytest.raises(TypeError, match=text):
         save_weights(weights, tmp_path / "model")

@@ -51,6 +51,7 @@ def _resources(rows, which):
     return {_SHOWN.get(row["name"], row["name"]): row[which] / 1000 for row in rows if row[which] > 0}
 
 
+@public
 def nodes():
     """The nodes of the cluster, as dicts."""
     _running()
@@ -77,11 +78,13 @@ def _sum(which):
     return total
 
 
+@public
 def cluster_resources():
     """All resources, free or not: {"CPU": 4.0, …}."""
     return _sum("total")
 
 
+@public
 def available_resources():
     """The free resources; a resource that is not listed is used up."""
     return _sum("free")
@@ -116,6 +119,7 @@ def list_named_actors(all_namespaces=False):
     return [name for space, name in named if space == own]
 
 
+@public
 def timeline(filename=None):
     """Recent tasks as a list of trace events; with `filename` written to a file for chrome://tracing and
     https://ui.perfetto.dev."""
@@ -129,6 +133,7 @@ def timeline(filename=None):
         file.write(data)
 
 
+@public
 def get_gpu_ids():
     """The GPUs that this task or actor may use, by number, or by name if CUDA_VISIBLE_DEVICES has names."""
     found = _core.gpu_ids()

@@ -5,6 +5,7 @@ from miniray import _core
 
 _LISTED_MAX = 12  # more names are not listed
 _UNKNOWN_KEYWORD = " got an unexpected keyword argument '"  # Python 3.13 adds a hint of its own
+_CONSTANTS = (("MR_STREAM", '"streaming"'), ("MR_NO_LIMIT", "-1"), ("MR_FOREVER", "None"))
 # Functions of C whose Python methods have other names.
 _OF_C = {"table_create": "table", "table_open": "table", "dataset_define": "dataset", "actor_kill": "kill"}
 
@@ -74,6 +75,8 @@ def add_keyword_of(error, function):
 
 def in_python(text):
     """A text of the library with Python's names: begin() for mr_ps_begin."""
+    for constant, value in _CONSTANTS:
+        text = text.replace(constant, value)
     if "mr_" not in text:
         return text
     import re

@@ -1,12 +1,14 @@
 """Ids of actors, tasks, jobs, nodes and so on, as bytes and as text."""
 
+from miniray._core_api.tracebacks import public
+
 
 class BaseID:
     """Base of all ids."""
 
     def __init__(self, binary):
         if not isinstance(binary, bytes):
-            raise TypeError(f"Unsupported type: {type(binary)}")
+            raise TypeError(f"the bytes of a {type(self).__name__} must be bytes, not {binary!r}")
         self._binary = binary
 
     @classmethod
@@ -47,6 +49,7 @@ class BaseID:
         return f"{type(self).__name__}({self.hex()})"
 
 
+@public
 class TaskID(BaseID):
     """The id of a task or an actor call."""
 

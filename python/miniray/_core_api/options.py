@@ -194,6 +194,9 @@ def retried(given):
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions must be True, False or a list of exception classes, not {wanted!r}")
+    for kind in wanted if isinstance(wanted, (list, tuple)) else ():
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise TypeError(f"retry_exceptions has {kind!r}: its items must be exception classes")
     return wanted if wanted is None else ((Exception,) if wanted else ()) if isinstance(wanted, bool) else tuple(wanted)
 
 

@@ -60,6 +60,51 @@ def warn(text):
     warnings.warn(text, stacklevel=level)
 
 
+def explain(error, function, args, names):
+    """Completes an error of a public function: with the name that was meant, if it is about an unknown keyword argument,
+    and with the function and its arguments, if this package could not use one. `names` are those of the last arguments,
+    or None."""
+    from miniray._core_api import did_you_mean
+    if error.__traceback__ is None:
+        did_you_mean.add_keyword_of(error, function)
+    elif function.__name__ != "__getattr__" and _is_accident(error):
+        error.args = (f"{_call_text(function, args, names or ())}: {error}",)
+
+
+def _is_accident(error):
+    """Whether a function of this package has not checked an argument: Python has raised the error in it, with a text
+    that does not name the argument."""
+    if type(error) not in (TypeError, AttributeError, ValueError) or len(error.args) != 1:
+        return False
+    entry = error.__traceback__
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    if not is_internal(entry.tb_frame.f_code.co_filename):
+        return False
+    import re
+    return re.match(_OF_PYTHON, str(error)) is not None
+
+
+# The begins of Python's own texts.
+_OF_PYTHON = ("'[\\w.]+' object (has no attribute|is not|cannot be|does not)|'[<>=!]+' not supported between|unsupported operand|"
+              "can only concatenate|object of type '|expected str, bytes or|a bytes-like object is required|could not convert|"
+              "invalid literal|must be real number|argument \\d+ must be|\\w+\\(\\) argument|unhashable type|cannot unpack|"
+              "an integer is required|cannot convert|(list|tuple|string|byte) indices must|embedded null")
+_SHOWN_MAX = 40  # letters of an argument
+
+
+def _call_text(function, args, names):
+    """A call such as EarlyStopping('loss', patience='three')."""
+    name = function.__qualname__
+    owner, _, last = name.rpartition(".")
+    if owner and not owner.endswith("<locals>"):
+        args, name = args[1:], owner if last == "__init__" else name
+    shown = [repr(arg) for arg in args]
+    shown = [text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…" for text in shown]
+    first = len(shown) - len(names)
+    return f"{name}({', '.join(shown[:first] + [f'{key}={text}' for key, text in zip(names, shown[first:])])})"
+
+
 def cut(error):
     """Removes the package's frames from the tracebacks of the error and of those before it; returns the error's."""
     if os.environ.get("MINIRAY_FULL_TRACEBACKS") == "1":

@@ -43,6 +43,8 @@ class EarlyStopping(Callback):
     def __init__(self, monitor="loss", *, patience=3, min_delta=0.0, mode="min") -> None:
         if mode not in ("min", "max"):
             raise did_you_mean.one_of("mode", mode, ("min", "max"))
+        if not isinstance(monitor, str):
+            raise TypeError(f"monitor must be the name of a number of the result, not {monitor!r}")
         if patience < 1:
             raise ValueError(f"patience is {patience}: it must be at least 1 epoch")
         self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode

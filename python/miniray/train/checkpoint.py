@@ -31,8 +31,8 @@ def save_weights(weights, path) -> str:
     """Writes weights, in any form that miniray.ps takes, completely or not at all. Returns the path, with .npz or .pt
     added if it has neither."""
     if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
-        if not hasattr(weights, "__iter__"):
-            raise TypeError(f"weights are a list or a dict of tensors, not {type(weights).__name__}")
+        if not hasattr(weights, "__iter__") or isinstance(weights, (str, bytes)):
+            raise TypeError(f"weights must be a list or a dict of tensors, not {weights!r:.80}")
         weights = list(weights)
     is_torch = any(map(_weight_tree.is_torch, _weight_tree.leaves(weights)))
     path = os.fspath(path)

@@ -291,7 +291,7 @@ class Pool:
 def _processes(wanted, address):
     """The number of processes; starts the runtime if it is not running."""
     if wanted is not None and wanted <= 0:
-        raise ValueError("Processes in the pool must be >0.")
+        raise ValueError(f"processes is {wanted}: it must be at least 1")
     if not miniray.is_initialized():
         if address is None:
             miniray.init(num_cpus=wanted)

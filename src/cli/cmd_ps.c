@@ -14,12 +14,13 @@
 #include "cli/command_line.h"
 #include "miniray/admin.h"
 
-static unsigned long read_number(const char *text, const char *name, unsigned long most, struct argp_state *state) {
+static unsigned long read_number(const char *text, const char *name, unsigned long least, unsigned long most,
+                                 struct argp_state *state) {
     char *end;
     errno = 0;
     unsigned long number = strtoul(text, &end, 10);
-    if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number > most)
-        command_line_error(state, "--%s must be a whole number from 0 to %lu, not '%s'", name, most, text);
+    if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number < least || number > most)
+        command_line_error(state, "--%s must be a whole number from %lu to %lu, not '%s'", name, least, most, text);
     return number;
 }
 
@@ -58,7 +59,7 @@ static void read_consistency(const char *text, mr_ps_scheduler_options *options,
         options->consistency = MR_PS_ASP;
     else if (strncmp(text, "ssp:", 4) == 0) {
         options->consistency = MR_PS_SSP;
-        options->staleness = (uint32_t)read_number(text + 4, "consistency ssp", 1 << 20, state);
+        options->staleness = (uint32_t)read_number(text + 4, "consistency ssp", 0, 1 << 20, state);
     } else {
         static const char *const known[] = {"bsp", "ssp:STEPS", "asp"};
         char hint[COMMAND_LINE_HINT_MAX];
@@ -80,13 +81,13 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     switch (key) {
     case LISTEN: options->listen = text; return 0;
     case DIR: options->checkpoint_dir = text; return 0;
-    case WORKERS: options->num_workers = (uint32_t)read_number(text, "num-workers", 1024, state); return 0;
-    case SERVERS: options->num_servers = (uint32_t)read_number(text, "num-servers", 1024, state); return 0;
-    case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
-    case REPLICAS: options->replicas = (uint32_t)read_number(text, "replicas", MR_PS_REPLICAS_MAX, state); return 0;
+    case WORKERS: options->num_workers = (uint32_t)read_number(text, "num-workers", 1, 1024, state); return 0;
+    case SERVERS: options->num_servers = (uint32_t)read_number(text, "num-servers", 1, 1024, state); return 0;
+    case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 1, 4095, state); return 0;
+    case REPLICAS: options->replicas = (uint32_t)read_number(text, "replicas", 1, MR_PS_REPLICAS_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed_consistency = 1; return 0;
-    case BACKUP: options->backup_workers = (uint32_t)read_number(text, "backup-workers", 1023, state); return 0;
+    case BACKUP: options->backup_workers = (uint32_t)read_number(text, "backup-workers", 0, 1023, state); return 0;
     case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
     case FINAL:
@@ -158,9 +159,9 @@ static error_t parse_server(int key, char *text, struct argp_state *state) {
     switch (key) {
     case SCHEDULER: options->scheduler = text; return 0;
     case LISTEN: options->listen = text; return 0;
-    case ID: options->number = 1 + (uint32_t)read_number(text, "id", 1023, state); return 0;
+    case ID: options->number = 1 + (uint32_t)read_number(text, "id", 0, 1023, state); return 0;
     case REMOTE: options->allow_remote = 1; return 0;
-    case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1 << 30, state) << 20; return 0;
+    case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1, 1 << 30, state) << 20; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

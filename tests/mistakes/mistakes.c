@@ -58,6 +58,11 @@ static void tasks(mr_context *mr) {
     MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .resources = "a b"), NULL, 0, &ref));
     MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .num_returns = 1 << 20), NULL, 0, &ref));
     MISTAKE(mr_task_submit(mr, "one", NULL, NULL, 2, &ref));
+    MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .num_gpus = -1), NULL, 0, &ref));
+    MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .resources = "CPU=2"), NULL, 0, &ref));
+    MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .stream_ahead = 5000), NULL, 0, &ref));
+    MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .errors_as_values = 7), NULL, 0, &ref));
+    MISTAKE(mr_task_submit(mr, "one", &MR_OPTIONS(mr_task_options, .bundle = -1), NULL, 0, &ref));
     if (mr_call_task(mr, "twice", &ref) == MR_OK) MISTAKE(mr_get(mr, ref, PATIENCE_US, &value));
     if (mr_call_task(mr, "twice", &ref, mr_str("two")) == MR_OK) MISTAKE(mr_get(mr, ref, PATIENCE_US, &value));
     mr_release(mr, ref);
@@ -76,6 +81,9 @@ static void actors(mr_context *mr) {
     if (mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .name = "thing"), NULL, 0, &actor) != MR_OK) return;
     MISTAKE(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .name = "thing"), NULL, 0, &other));
     MISTAKE(mr_actor_find(mr, "thng", NULL, &other));
+    MISTAKE(mr_actor_find(mr, "", NULL, &other));
+    MISTAKE(mr_actor_create(mr, "Thing", &MR_OPTIONS(mr_actor_options, .max_restarts = -5, .num_gpus = 1.5), NULL, 0,
+                            &other));
     if (mr_call_actor(mr, actor, "gett", &ref) == MR_OK) MISTAKE(mr_get(mr, ref, PATIENCE_US, &value));
     if (mr_call_actor(mr, (mr_actor){{0}}, "get", &ref) == MR_OK) MISTAKE(mr_get(mr, ref, PATIENCE_US, &value));
     MISTAKE(mr_actor_kill(mr, (mr_actor){{0}}));
@@ -110,6 +118,9 @@ static void training(mr_context *mr) {
         mr_model_server_create(mr, &MR_OPTIONS(mr_sync_strategy, .name = "trimmed_mean", .trim = 0.5), NULL, &server));
     if (mr_model_server_create(mr, NULL, NULL, &server) == MR_OK)
         MISTAKE(mr_model_sync(mr, server, NULL, 0, NULL, NULL));
+    MISTAKE(mr_trainer_create(
+        mr, &MR_OPTIONS(mr_trainer_options, .num_workers = 1, .ops = &MR_OPTIONS(mr_trainer_ops, .create = NULL)),
+        &trainer));
     MISTAKE(mr_shard_indices(10, 3, 3, 0, indices));
     MISTAKE(mr_metric_logger_open("cvs", "loss.csv", &logger));
     MISTAKE(mr_metric_logger_open("csv", "/proc/nothing/loss.csv", &logger));
@@ -124,6 +135,11 @@ static void parameter_server(mr_context *mr) {
     const uint64_t keys[] = {2, 1};
     const float rows[4] = {0};
     MISTAKE(mr_ps_start(mr, &MR_OPTIONS(mr_ps_start_options, .memory_bytes = 1 << 20), PATIENCE_US, &deployment));
+    MISTAKE(
+        mr_ps_start(mr,
+                    &MR_OPTIONS(mr_ps_start_options, .scheduler = &MR_OPTIONS(mr_ps_scheduler_options, .num_workers = 1,
+                                                                              .num_servers = 1, .replicas = 3)),
+                    PATIENCE_US, &deployment));
     MISTAKE(mr_ps_connect("nowhere", 0, SHORT_US, &ps));
     MISTAKE(mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = "tcp:localhost")));
     if (mr_ps_start(mr, &options, PATIENCE_US, &deployment) != MR_OK) return;
@@ -134,8 +150,19 @@ static void parameter_server(mr_context *mr) {
     MISTAKE(mr_ps_table_create(ps, "words", &(mr_ps_table_options){.dim = 2}, PATIENCE_US, &table));
     MISTAKE(mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .optimizer = "adm"), PATIENCE_US,
                                &table));
+    MISTAKE(
+        mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .kind = (mr_ps_kind)7), PATIENCE_US, &table));
+    MISTAKE(mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .dtype = MR_U8), PATIENCE_US,
+                               &table));
+    MISTAKE(
+        mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE), PATIENCE_US, &table));
+    MISTAKE(mr_ps_table_create(ps, NULL, &MR_OPTIONS(mr_ps_table_options, .dim = 2), PATIENCE_US, &table));
     if (mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2), PATIENCE_US, &table) != MR_OK)
         return;
+    MISTAKE(mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 3), PATIENCE_US, &table));
+    MISTAKE(mr_ps_push(table, NULL, 2, rows, NULL, NULL, NULL));
+    MISTAKE(mr_ps_push_range(table, 0, 2, rows, NULL, NULL));
+    MISTAKE(mr_ps_barrier(ps, NULL, MR_PS_WORKERS, PATIENCE_US));
     MISTAKE(mr_ps_push(table, keys, 2, rows, NULL, NULL, NULL));
     MISTAKE(mr_ps_push_array(table, 0, rows, 0, 2, NULL, NULL));
     mr_ps_table_free(table);

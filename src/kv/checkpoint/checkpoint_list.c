@@ -1,6 +1,7 @@
 /* checkpoint_list.c — see checkpoint_list.h; and mr_ps_checkpoints_get (miniray/ps.h). */
 #include "kv/checkpoint/checkpoint_list.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +60,10 @@ static mr_status read_manifests(checkpoint_list *list, const char *folder) {
 mr_status checkpoint_list_open(const char *folder, checkpoint_list *out) {
     struct stat stat_of;
     *out = (checkpoint_list){0};
-    if (stat(folder, &stat_of) != 0 || !S_ISDIR(stat_of.st_mode))
-        return error_set(MR_NOT_FOUND, "the directory %s does not exist", folder);
+    if (stat(folder, &stat_of) != 0)
+        return errno == ENOENT ? error_set(MR_NOT_FOUND, "the directory %s does not exist", folder)
+                               : error_errno("cannot read the directory %s", folder);
+    if (!S_ISDIR(stat_of.st_mode)) return error_set(MR_NOT_FOUND, "%s is a file; expected a directory", folder);
     MR_TRY(disk_open(folder, &out->disk));
     mr_status status = read_manifests(out, folder);
     if (status != MR_OK) checkpoint_list_close(out);

@@ -65,7 +65,8 @@ static mr_status parse_tcp(const char *text, const char *rest, address *out) {
         out->size = sizeof out->v4;
         numeric = inet_pton(AF_INET, host, &out->v4.sin_addr);
     }
-    return numeric == 1 ? MR_OK : not_an_address(text, "its host is not numeric; names are not resolved");
+    return numeric == 1 ? MR_OK
+                        : not_an_address(text, "its host is not a number such as 127.0.0.1: names are not resolved");
 }
 
 mr_status address_parse(const char *text, address *out) {

@@ -160,8 +160,7 @@ static void callbacks_of_a_stopped_deployment_are_called(void **state) {
     must(mr_ps_pull(world->table, &key, 1, value, NULL, &options, &ticket));
     kill_servers(&world->fixture);
     assert_true(ps_fixture_terminate(&world->fixture.scheduler));
-    for (int64_t us = 0; atomic_load(&called) == MR_BUSY; us += 10000, usleep(10000))
-        assert_true(us < PATIENCE_US / 2);
+    for (int64_t us = 0; atomic_load(&called) == MR_BUSY; us += 10000, usleep(10000)) assert_true(us < PATIENCE_US / 2);
     assert_int_equal(atomic_load(&called), MR_PEER_DIED);
     free(value);
     assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_PEER_DIED);

@@ -36,6 +36,8 @@ def check(given, whole_program=False):
     for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"runtime_env['env_vars'] has {name!r}: {value!r}: names and values must be str")
+    if isinstance(given.get("py_modules"), (str, os.PathLike)):
+        raise TypeError(f"runtime_env['py_modules'] must be a list of directories, files or modules, not {given['py_modules']!r}")
     for folder in _folders(given):
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(f"a directory of runtime_env must be a str or a path, not {folder!r}")

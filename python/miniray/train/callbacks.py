@@ -67,6 +67,7 @@ class EarlyStopping(Callback):
             trainer.stop()
 
 
+@public
 class _Logger(Callback):
     _kind = None
 

@@ -23,6 +23,8 @@ def shard_indices(num_samples, shard_id, num_shards, *, seed=0) -> Any:
     """
     if num_samples < 0:
         raise ValueError(f"num_samples should be at least 0, not {num_samples}")
+    if num_shards < 1:
+        raise ValueError(f"num_shards is {num_shards}: it must be at least 1")
     if not 0 <= shard_id < num_shards:
         raise ValueError(f"shard_id is {shard_id}: it must be from 0 to {num_shards - 1}")
     data = _core.shard_indices(num_samples, num_shards, shard_id, seed % 2**64)

@@ -27,7 +27,8 @@ _COMPARABLE = 20  # largest factor between numbers of no known kind on one axis
 
 def draw(history, path, fields=None, over="epoch") -> str:
     """Plots numbers of the history over the epochs, or over `over`, with an axis for each kind. Returns the path."""
-    fields = list(fields) if fields is not None else numbers(history)
+    known = numbers(history)
+    fields = known if fields is None or not known else list(fields)
     is_svg = os.fspath(path).endswith(".svg")
     make = None if is_svg else _figure_class()
     if not fields:

@@ -115,10 +115,12 @@ def test_ctrl_c_during_get_states_the_cause(run_program):
         miniray.init(num_cpus=1)
         @miniray.remote
         def slow(before=None):
+            open("begun", "w").close()
             time.sleep(100)
         first = slow.remote()
         second = slow.remote(first)
-        miniray.wait([first], timeout=0.2)
+        while not os.path.exists("begun"):
+            time.sleep(0.01)
         def interrupted(refs, number=signal.SIGINT):
             threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
             try:

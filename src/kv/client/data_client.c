@@ -14,8 +14,9 @@
 struct data_client {
     data_client_options options;
     group_consumer *consumer;
-    incarnation_acquire *acquire; /* for an incarnation after a removal from the group; NULL: never removed */
+    incarnation_acquire *acquire; /* for an incarnation after a removal, or a term that left; NULL: none was needed */
     uint64_t incarnation;         /* 0: the process holds no rank, or acquires another incarnation */
+    uint64_t highest;             /* incarnation in whose name the client has spoken; 0: none */
     bool rests;                   /* the client does not join the group before a batch is asked for */
     bool leaves; /* the batches of `left` and later steps are to be handed back; cleared when none is claimed */
     uint64_t left;
@@ -36,20 +37,28 @@ static void send_message(void *context, const char *address, const control_messa
     client->options.send(client->options.context, address, message);
 }
 
-static void on_enrolled(void *context, uint64_t incarnation) {
-    data_client *client = context;
-    client->incarnation = incarnation;
-    group_consumer_begin(client->consumer, incarnation, client->now_us);
-}
+static void enter(data_client *client, uint64_t incarnation);
 
-/* The client was removed from the group, because it was silent for too long or rested. */
+static void on_enrolled(void *context, uint64_t incarnation) { enter(context, incarnation); }
+
 static void acquire_incarnation(data_client *client) {
-    uint64_t known = client->incarnation;
     client->incarnation = 0;
     if (client->acquire == NULL)
         client->acquire = incarnation_acquire_create(client->options.store, client->options.rng, client->options.rank,
                                                      client->now_us, on_enrolled, client);
-    incarnation_acquire_again(client->acquire, known, client->now_us);
+    incarnation_acquire_again(client->acquire, client->highest, client->now_us);
+}
+
+/* A leave that was sent in an earlier term may be in flight, and name steps that this term keeps, because it does not
+ * know them. The group leader ignores it once the client has a higher incarnation. */
+static void enter(data_client *client, uint64_t incarnation) {
+    if (client->leaves && incarnation <= client->highest) {
+        acquire_incarnation(client);
+        return;
+    }
+    client->incarnation = incarnation;
+    if (incarnation > client->highest) client->highest = incarnation;
+    group_consumer_begin(client->consumer, incarnation, client->now_us);
 }
 
 /* Sets the first step whose pushes are all of this process; the state of earlier steps is unknown. */
@@ -89,6 +98,7 @@ static bool is_in(const data_client *client) {
 
 static void on_group(void *context, const consumer_group *group) {
     data_client *client = context;
+    /* the client was silent for too long, or rested */
     if (client->incarnation != 0 && group_consumer_is_out(client->consumer)) acquire_incarnation(client);
     if (is_in(client)) learn_since(client, group);
     if (client->leaves && is_in(client)) say_leave(client);
@@ -121,9 +131,8 @@ void data_client_destroy(data_client *client) {
 void data_client_begin(data_client *client, uint64_t incarnation, int64_t now_us) {
     if (client == NULL || incarnation <= client->incarnation) return;
     client->now_us = now_us;
-    client->incarnation = incarnation;
     client->mark_us = now_us;
-    group_consumer_begin(client->consumer, incarnation, now_us);
+    enter(client, incarnation);
 }
 
 void data_client_end(data_client *client) {

@@ -26,6 +26,8 @@ typedef struct world {
     /* the rank's acknowledged steps; bound and oldest checkpoint, as the scheduler reports them */
     uint64_t acknowledged, bound, oldest;
     bool silent;      /* the data service does not answer */
+    buffer late;      /* the last message to the group leader meanwhile */
+    stamp late_stamp; /* of that message */
     uint64_t version; /* of the metadata store's value */
     buffer value;
     metadata_store_done_fn *done;
@@ -62,6 +64,11 @@ static void serve(world *world) {
 
 static void from_feed(void *context, const char *address, const control_message *question) {
     world *world = context;
+    if (world->silent && question->kind == MESSAGE_ATTEND) {
+        buffer_clear(&world->late);
+        assert_int_equal(buffer_append(&world->late, question->value.data, question->value.size), MR_OK);
+        world->late_stamp = question->stamp;
+    }
     if (world->silent) return;
     if (question->kind == CONTROL_MARK)
         (void)data_client_take(world->client,
@@ -107,6 +114,7 @@ static void start_feed(world *world, uint64_t incarnation) {
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     buffer_init(&world->value, 1 << 16);
+    buffer_init(&world->late, 1 << 16);
     rng_init(&world->rng, 1);
     world->version = 100;
     group_leader_options options = {
@@ -122,6 +130,7 @@ static int teardown(void **state) {
     data_client_destroy(world->client);
     group_leader_destroy(world->leader);
     buffer_fini(&world->value);
+    buffer_fini(&world->late);
     free(world);
     return 0;
 }
@@ -260,6 +269,33 @@ static void a_client_that_left_stays_out_after_a_restart_of_the_leader(void **st
     (void)piece_of(world, 1);
 }
 
+/* The process reports its leave and loses the rank. It gets the rank again, and does not know whether another process has
+ * begun the steps that it left. So it keeps them, and the report, which arrives only now, must not hand them back. */
+static void a_leave_of_an_earlier_term_takes_no_batch(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    (void)piece_of(world, 1);
+    world->silent = true;
+    data_client_leave(world->client, 2, world->now_us);
+    world->silent = false;
+    data_client_end(world->client);
+    data_client_begin(world->client, 50, world->now_us);
+    resume(world, 9, 3, 2);
+    batch_claims_piece piece = piece_of(world, 2);
+    assert_true(has(&piece, 0, 2 * BATCH, 3 * BATCH));
+    assert_int_not_equal(world->late.size, 0);
+    (void)group_leader_take(world->leader,
+                            &(control_message){.kind = MESSAGE_ATTEND,
+                                               .stamp = world->late_stamp,
+                                               .value = span_of(world->late.data, world->late.size)},
+                            world->now_us);
+    pass(world, 4);
+    assert_int_equal(claims_of(world)->back_count, 0);
+    piece = piece_of(world, 2);
+    assert_true(has(&piece, 0, 2 * BATCH, 3 * BATCH));
+}
+
 static void a_silent_client_may_return(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
@@ -301,6 +337,7 @@ int main(void) {
         TEST(a_client_may_leave_and_return),
         TEST(an_immediate_leave_keeps_batches_perhaps_begun),
         TEST(a_client_that_left_stays_out_after_a_restart_of_the_leader),
+        TEST(a_leave_of_an_earlier_term_takes_no_batch),
         TEST(a_silent_client_may_return),
         TEST(a_generation_from_nothing_has_other_pieces),
     };

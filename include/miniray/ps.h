@@ -108,9 +108,10 @@ MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
  * where it is stored; the scheduler assigns numbers: the items of each step. Each item is used once in an epoch, then
  * the next epoch begins. A worker that joins receives some of the items that others have not begun; the rest of a
  * worker that leaves goes to others. A repeated step has the same batch, in any process, also after a return to a
- * checkpoint. The batch of a step that its round closed without (MR_STALE) goes to others as soon as no checkpoint can
- * bring the step back; if the process is gone by then, the batch counts as used: no item is used twice in an epoch.
- * When tables become empty again, the dataset begins again, too. */
+ * checkpoint, unless its rank has left the dataset since, and no server had a push of the step then. The batch of a
+ * step that its round closed without (MR_STALE) goes to others as soon as no checkpoint can bring the step back; if the
+ * process is gone by then, the batch counts as used: no item is used twice in an epoch. When tables become empty again,
+ * the dataset begins again, too. */
 
 typedef struct mr_ps_data_batch { /* items from … to - 1 of a shard, in an epoch; all are counted from 0 */
     uint64_t epoch, from, to;

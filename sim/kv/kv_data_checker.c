@@ -30,9 +30,10 @@ void kv_data_checker_used(kv_data_checker *checker, const cluster_map *map, uint
     *known = *piece;
 }
 
-void kv_data_checker_left(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step) {
+void kv_data_checker_left(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step,
+                          uint64_t begun) {
     for (; step < KV_DATA_CHECKER_STEPS; step++)
-        if (checker->had[rank][step] != map->generation) checker->had[rank][step] = 0;
+        if (step >= begun || checker->had[rank][step] != map->generation) checker->had[rank][step] = 0;
 }
 
 static void compare(const kv_data_checker *checker, size_t one, size_t other) {

@@ -1,8 +1,9 @@
 /* kv_data_checker.h — checks which data the ranks of a workload use in their steps (kv/client/data_client.h).
  *
  * Checked  a step has one batch: every process that repeats the step uses it, until the tables restart from nothing,
- *          and the data with them; or until the tables go back to a checkpoint and the rank gives up batches that it
- *          has not begun since;
+ *          and the data with them; or until the rank gives up batches of steps whose pushes no slot has: because the
+ *          tables went back to a checkpoint, or because an earlier process of the rank began the step and none of its
+ *          pushes arrived;
  *          no item is given to two steps of an epoch. */
 #pragma once
 #include "cluster/batch_claims.h"
@@ -22,7 +23,8 @@ typedef struct kv_data_checker { /* ready when it is zero-initialized except for
 
 void kv_data_checker_used(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step,
                           const batch_claims_piece *piece);
-/* the rank gives up its batches from `step` on */
-void kv_data_checker_left(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step);
+/* the rank gives up its batches from `step` on; slots have none of its pushes to the steps from `begun` on */
+void kv_data_checker_left(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step,
+                          uint64_t begun);
 /* at the end, for all steps */
 void kv_data_checker_check(const kv_data_checker *checker);

@@ -119,6 +119,34 @@ const kv_deployment_site *kv_deployment_serving(const kv_deployment *deployment,
     return NULL;
 }
 
+/* The first step from which on this server has applied no push of the rank. */
+static uint64_t begun_at(const slot_server *server, const cluster_map *map, uint32_t rank) {
+    uint64_t begun = 0;
+    for (uint32_t slot = 0; slot < slot_server_map(server)->slot_count; slot++) {
+        const replica *replica = slot_server_replica(server, slot);
+        if (replica == NULL || replica_values(replica) == NULL) continue;
+        replica_look look = replica_look_at(replica);
+        if (look.birth != map->birth) continue;
+        uint64_t name = replica_name(replica, rank), here = seq_is_left(name) ? seq_ended(name) : seq_step(name);
+        if (cluster_map_in_rounds(map, slot)) here = look.version;
+        if (here > begun) begun = here;
+    }
+    return begun;
+}
+
+uint64_t kv_deployment_begun(const kv_deployment *deployment, const cluster_map *map, uint32_t rank) {
+    uint64_t begun = 0;
+    for (uint32_t i = 0; i < deployment->servers; i++) {
+        const sim_node *node = deployment->server_sites[i].node;
+        const process *process = sim_node_up(node) ? sim_node_state(node) : NULL;
+        if (process == NULL || process->server == NULL) continue;
+        const slot_server *server = kv_server_slots(process->server);
+        uint64_t here = server == NULL ? 0 : begun_at(server, map, rank);
+        if (here > begun) begun = here;
+    }
+    return begun;
+}
+
 static void add(kv_deployment *deployment, kv_deployment_site *site, const char *name, uint32_t number,
                 const sim_program *program) {
     *site = (kv_deployment_site){.deployment = deployment, .number = number};

@@ -42,6 +42,8 @@ void kv_deployment_build(kv_deployment *deployment);
 void kv_deployment_stop_scheduler(kv_deployment *deployment, int64_t down_us);
 /* The first server of the map that has been up for at least `us`; NULL: none. */
 const kv_deployment_site *kv_deployment_serving(const kv_deployment *deployment, const cluster_map *map, int64_t us);
+/* The first step from which on no live server has applied a push of the rank, in the history of the map. */
+uint64_t kv_deployment_begun(const kv_deployment *deployment, const cluster_map *map, uint32_t rank);
 bool kv_deployment_is_done(const kv_deployment *deployment);
 /* returns the first rank that is not done, and writes the reason */
 uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size);

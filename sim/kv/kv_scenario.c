@@ -8,7 +8,7 @@
  *
  * The scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). In the scenario
  * `stop` the scheduler is stopped on purpose again and again, at times with all servers, and started again: no worker
- * may take that for the end of the deployment while a server serves. It has no dataset. */
+ * may take that for the end of the deployment while a server serves. */
 #include "sim/kv/kv_scenario.h"
 
 #include <stdlib.h>
@@ -98,7 +98,6 @@ static void run_with(const scenario_options *options, scenario_result *result, c
     deployment->sim = sim_create(options);
     sim_describe(deployment->sim, ps_describe);
     draw(deployment, sim_rng(deployment->sim));
-    if (stopped) deployment->checker.parts = 0;
     kv_deployment_build(deployment);
     sim_note(deployment->sim, NULL, "%u servers, %u workers, %u slots, %u copies, consistency %d(%u)%s, %d steps",
              deployment->servers, deployment->workers, deployment->scheduler.table_slots, deployment->scheduler.copies,

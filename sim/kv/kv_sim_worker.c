@@ -104,8 +104,11 @@ static bool leaves(kv_sim_worker *worker) {
         return false;
     sim_count(sim_of(worker), "data left", 1);
     kv_worker_hand_back(worker->worker);
-    kv_data_checker_left(&worker->site->deployment->checker, kv_worker_map(worker->worker), worker->site->number,
-                         kv_worker_step(worker->worker));
+    kv_deployment *deployment = worker->site->deployment;
+    const cluster_map *map = kv_worker_map(worker->worker);
+    uint32_t rank = worker->site->number;
+    kv_data_checker_left(&deployment->checker, map, rank, kv_worker_step(worker->worker),
+                         kv_deployment_begun(deployment, map, rank));
     return true;
 }
 

@@ -14,8 +14,8 @@
  * that a step is over reports what is known of the step; an unknown step counts as done: no item is used twice, and one
  * is left out only if the process that could have handed it back is gone.
  *
- * A rank that leaves hands back the batches of steps that it has not begun: no process has used those, so the steps may
- * be claimed again, with other batches. The claims granted to the rank are counted, and its messages carry the count:
+ * A rank that leaves hands back the batches of steps of which no slot has a push: it has not begun them, and pushes of
+ * an earlier process of the rank are not taken any more. The steps may be claimed again, with other batches. The claims granted to the rank are counted, and its messages carry the count:
  * a late or repeated message takes away nothing that was claimed since.
  *
  * Invariants (batch_claims_check)
@@ -99,7 +99,7 @@ MR_MUST mr_status batch_claims_add(batch_claims *claims, const batch_claim *clai
 /* Ends the steps before past->over; unused batches are handed back. False: no room for them, and nothing changed. */
 bool batch_claims_forget(batch_claims *claims, uint32_t rank, const batch_claims_past *past);
 
-/* Hands back the batches of the steps from `step` on, which no process has begun, if `granted` is the rank's current
+/* Hands back the batches of the steps from `step` on, of which no slot has a push, if `granted` is the rank's current
  * count of claims. True: something changed. */
 bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uint64_t granted);
 

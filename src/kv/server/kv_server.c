@@ -229,4 +229,5 @@ void kv_server_leave(kv_server *server) {
 kv_process *kv_server_kv_process(const kv_server *server) { return server->process; }
 van *kv_server_van(const kv_server *server) { return kv_process_van(server->process); }
 bool kv_server_is_deposed(const kv_server *server) { return server->deposed; }
+const slot_server *kv_server_slots(const kv_server *server) { return server->server; }
 const char *kv_server_rejection(const kv_server *server) { return server->rejected; }

@@ -28,3 +28,5 @@ van *kv_server_van(const kv_server *server);
 const char *kv_server_rejection(const kv_server *server);
 /* whether another process has the number, so that the loop was stopped */
 bool kv_server_is_deposed(const kv_server *server);
+/* for inspection; NULL: the process has no number yet */
+const slot_server *kv_server_slots(const kv_server *server);

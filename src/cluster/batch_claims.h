@@ -15,8 +15,9 @@
  * is left out only if the process that could have handed it back is gone.
  *
  * A rank that leaves hands back the batches of steps of which no slot has a push: it has not begun them, and pushes of
- * an earlier process of the rank are not taken any more. The steps may be claimed again, with other batches. The claims granted to the rank are counted, and its messages carry the count:
- * a late or repeated message takes away nothing that was claimed since.
+ * an earlier process of the rank are not taken any more. The steps may be claimed again, with other batches. The claims
+ * granted to the rank are counted, and its messages carry the count: a late or repeated message takes away nothing that
+ * was claimed since.
  *
  * Invariants (batch_claims_check)
  *   1  Ranks are sorted, each once, and there are at most BATCH_CLAIMS_RANKS_MAX.

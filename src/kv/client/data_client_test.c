@@ -269,9 +269,9 @@ static void a_client_that_left_stays_out_after_a_restart_of_the_leader(void **st
     (void)piece_of(world, 1);
 }
 
-/* The process reports its leave and loses the rank. It gets the rank again, and does not know whether another process
- * has begun the steps that it left. So it keeps them, and the report, which arrives only now, must not hand them back.
- */
+/* The process reports its leave and loses the rank. When it gets the rank again, it does not know whether another
+ * process has begun the steps that it left. So it keeps them, and the report, which arrives only now, must not hand
+ * them back. */
 static void a_leave_of_an_earlier_term_takes_no_batch(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);

@@ -8,12 +8,15 @@ static bool is_same(const batch_claims_piece *a, const batch_claims_piece *b) {
     return a->part == b->part && a->epoch == b->epoch && a->from == b->from && a->to == b->to;
 }
 
+void kv_data_checker_seen(kv_data_checker *checker, const cluster_map *map) {
+    if (map->origin != 0 || map->birth <= checker->birth) return;
+    checker->birth = map->birth;
+    memset(checker->had, 0, sizeof checker->had);
+}
+
 void kv_data_checker_used(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step,
                           const batch_claims_piece *piece) {
-    if (map->origin == 0 && map->birth > checker->birth) {
-        checker->birth = map->birth;
-        memset(checker->had, 0, sizeof checker->had);
-    }
+    kv_data_checker_seen(checker, map);
     if (map->birth < checker->birth || step >= KV_DATA_CHECKER_STEPS) return; /* the map is of a lost history */
     batch_claims_piece *known = &checker->pieces[rank][step];
     if (piece->part >= checker->parts || piece->from >= piece->to || piece->to > checker->sizes[piece->part])

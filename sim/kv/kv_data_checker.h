@@ -21,6 +21,9 @@ typedef struct kv_data_checker { /* ready when it is zero-initialized except for
     batch_claims_piece pieces[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS];
 } kv_data_checker;
 
+/* A server has this map. If the tables begin from nothing in it, so do the data, whether or not a rank uses any before
+ * the next generation. */
+void kv_data_checker_seen(kv_data_checker *checker, const cluster_map *map);
 void kv_data_checker_used(kv_data_checker *checker, const cluster_map *map, uint32_t rank, uint64_t step,
                           const batch_claims_piece *piece);
 /* the rank gives up its batches from `step` on; slots have none of its pushes to the steps from `begun` on */

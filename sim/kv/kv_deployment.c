@@ -84,6 +84,8 @@ static void tick(void *state, int64_t now_us) {
         van_turn(van);
     else if (process->site->deployment->scheduler_site.node == process->site->node)
         open_scheduler(process);
+    const slot_server *server = process->server == NULL ? NULL : kv_server_slots(process->server);
+    if (server != NULL) kv_data_checker_seen(&process->site->deployment->checker, slot_server_map(server));
 }
 
 const sim_program kv_deployment_scheduler_program = {"scheduler", start_scheduler, stop, next_us, tick};

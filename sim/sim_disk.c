@@ -12,7 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { FILES_MAX = 64, FILE_BYTES_MAX = 1 << 20 };
+enum { FILES_MAX = 128, FILE_BYTES_MAX = 1 << 20 };
 
 const sim_disk_conditions sim_disk_calm = {.delay_min_us = 50, .delay_max_us = 200};
 

@@ -150,6 +150,7 @@ const scenario forgery_scenario = {"forgery", "as kv, with a process that sends 
 
 static const scenario_mutation stop_mutations[] = {
     {"stop-is-enough", "an announced stop ends the deployment although its servers serve", 20},
+    {"old-leave", "what a rank's earlier term has handed back is taken in the next", 3000},
     {0},
 };
 

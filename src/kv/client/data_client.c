@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutation.h"
 #include "cluster/incarnation.h"
 #include "kv/client/skipped_steps.h"
 #include "kv/control/control_wire.h"
@@ -52,7 +53,7 @@ static void acquire_incarnation(data_client *client) {
 /* A leave that was sent in an earlier term may be in flight, and name steps that this term keeps, because it does not
  * know them. The group leader ignores it once the client has a higher incarnation. */
 static void enter(data_client *client, uint64_t incarnation) {
-    if (client->leaves && incarnation <= client->highest) {
+    if (client->leaves && incarnation <= client->highest && !MUTATED("old-leave")) {
         acquire_incarnation(client);
         return;
     }

@@ -66,9 +66,9 @@ static mr_status check_node(mr_ps_peer to) {
 }
 
 static mr_status check_rank(const kv_worker *worker, mr_ps_peer to) {
-    uint32_t ranks = kv_worker_map(worker)->rank_count;
-    if (to.role != MR_PS_WORKERS || to.number == MR_PS_EVERY || to.number < ranks) return MR_OK;
-    return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", to.number, ranks - 1);
+    bool one = to.role == MR_PS_WORKERS && to.number != MR_PS_EVERY;
+    if (!one || to.number < kv_worker_map(worker)->rank_count) return MR_OK;
+    return kv_worker_say_no_rank(worker, to.number);
 }
 
 mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,

@@ -429,6 +429,14 @@ mr_status kv_worker_check_end(const kv_worker *worker) {
     return deployment_end_check(&worker->end, messenger_of(worker), kv_worker_map(worker));
 }
 
+mr_status kv_worker_say_no_rank(const kv_worker *worker, uint32_t rank) {
+    uint32_t ranks = kv_worker_map(worker)->rank_count;
+    if (ranks == 0)
+        return error_set(MR_NOT_FOUND, "no rank %u is known: no cluster map has come from the scheduler at %s", rank,
+                         kv_worker_scheduler(worker));
+    return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", rank, ranks - 1);
+}
+
 mr_status kv_worker_ready(const kv_worker *worker) {
     const char *scheduler = kv_process_scheduler(worker->process);
     const cluster_map *map = kv_worker_map(worker);
@@ -440,8 +448,7 @@ mr_status kv_worker_ready(const kv_worker *worker) {
         return error_set(MR_BUSY, "every rank at %s is held by another process", scheduler);
     if (!kv_process_heard(worker->process)) return kv_process_say_unheard(worker->process);
     if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
-    if (rank >= map->rank_count)
-        return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", rank, map->rank_count - 1);
+    if (rank >= map->rank_count) return kv_worker_say_no_rank(worker, rank);
     if (worker->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
     return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
 }

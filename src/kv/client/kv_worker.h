@@ -46,6 +46,9 @@ const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet
 /* MR_PEER_DIED: the deployment was stopped, and is gone (deployment_end.h). */
 MR_MUST mr_status kv_worker_check_end(const kv_worker *worker);
 
+/* MR_NOT_FOUND: the error names the ranks that exist. */
+mr_status kv_worker_say_no_rank(const kv_worker *worker, uint32_t rank);
+
 /* MR_OK: this process holds the rank, and its next step is known. MR_BUSY: not yet; the error names the cause.
  * MR_EXISTS: another process holds the rank. MR_NOT_FOUND: the rank does not exist. */
 mr_status kv_worker_ready(const kv_worker *worker);

@@ -14,6 +14,7 @@ A ```text block below `<!-- output -->` is the expected output of the block befo
 import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$")
 NONE_RUN = re.compile(r"^<!-- none run: (.+) -->$", re.M)
 OUTPUT = re.compile(r"<!-- output -->\s*$")
+BLOCK_SECONDS = 300
 C_NAME = re.compile(r"/\* ([\w-]+\.c)\b")
 
 
@@ -56,8 +58,16 @@ def run_c(text, folder, environment):
 
 
 def run_sh(text, folder, environment):
-    return subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    command = ["bash", "-euo", "pipefail", "-c", text]
+    block = subprocess.Popen(command, cwd=folder, env=environment, text=True, start_new_session=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = block.communicate(timeout=BLOCK_SECONDS)
+        return subprocess.CompletedProcess(command, block.returncode, output)
+    except subprocess.TimeoutExpired:
+        os.killpg(block.pid, signal.SIGKILL)
+        output, _ = block.communicate()
+        return subprocess.CompletedProcess(command, 1, f"{output}\nThe block did not end within {BLOCK_SECONDS} s.")
 
 
 def run_python(text, folder, environment):

@@ -329,13 +329,34 @@ static PyObject *kept_name(const char *text, size_t size, void **kept) {
     return found;
 }
 
-/* A concurrency group in the call ("method@group") is ignored by an actor that runs one call at a time. */
+/* The bytes of the concurrency group in a call's name ("method@group", and marks of other options). */
+static size_t group_bytes(const char *called) {
+    const char *mark = strchr(called, '@');
+    return mark == NULL ? 0 : strcspn(mark + 1, "!?");
+}
+
+/* Raises for a concurrency group: an actor that runs one call at a time has none. */
+static PyObject *raise_no_group(const char *called, PyObject *self) {
+    size_t bare = strcspn(called, "@");
+    PyObject *method = PyUnicode_FromStringAndSize(called, (Py_ssize_t)bare);
+    PyObject *group = PyUnicode_FromStringAndSize(called + bare + 1, (Py_ssize_t)group_bytes(called));
+    if (method != NULL && group != NULL)
+        PyErr_Format(PyExc_ValueError,
+                     "%s has no concurrency group '%U', which a call of %U() names: @remote(concurrency_groups={'%U': 1}) "
+                     "makes it",
+                     Py_TYPE(self)->tp_name, group, method, group);
+    Py_XDECREF(method);
+    Py_XDECREF(group);
+    return NULL;
+}
+
 static PyObject *call_method(mr_call *call) {
     void **kept;
     (void)mr_call_code(call, &kept);
     PyObject *name = *kept, *result = NULL;
     if (name == NULL) {
         const char *called = mr_call_name(call);
+        if (group_bytes(called) > 0) return raise_no_group(called, mr_self(call));
         if (strncmp(called, "__ray_", 6) == 0 || strchr(called, '?') != NULL)
             return call_found_method(call, mr_self(call), kept);
         name = kept_name(called, strcspn(called, "@"), kept);

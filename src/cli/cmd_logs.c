@@ -43,13 +43,14 @@ typedef struct run {
 
 /* ---- The session and its log files. */
 
-/* Writes the session directory of the chosen node, "" if none runs. A name such as p4 becomes a pid. */
-static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
+/* Writes the session directory of the chosen node. A name such as p4 becomes a pid. Returns the exit status. */
+static int ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
     node_query query = logs->query;
     mr_inspect *inspect;
     mr_value answer, row, processes;
     query.what = "status";
-    if (!node_query_ask(&query, &inspect, &answer)) return;
+    int code = node_query_ask(&query, &inspect, &answer);
+    if (code != COMMAND_OK) return code;
     mr_value node = node_query_field(&answer, "node");
     snprintf(folder, PATH_SIZE, "%s", node_query_text(&node, "folder"));
     processes = node_query_field(&answer, "processes");
@@ -58,6 +59,7 @@ static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SI
             snprintf(name, NAME_SIZE, "%" PRId64, node_query_int(&row, "pid"));
     mr_value_release(&answer);
     mr_inspect_close(inspect);
+    return COMMAND_OK;
 }
 
 /* Whether `name` is the file's name, or a word of it, as "4711" in "worker-4711"; "" matches every file. */
@@ -86,16 +88,17 @@ static void keep_files(run *run, const mr_value *row, const char *name) {
     }
 }
 
-/* Finds the session of the running node, or else the newest one with logs. */
-static bool find_run(const logs *logs, run *run) {
+/* Finds the session of the running node, or else the newest one with logs. Returns the exit status. */
+static int find_run(const logs *logs, run *run) {
     char folder[PATH_SIZE] = "", name[NAME_SIZE];
     mr_value all, row, nodes;
     snprintf(name, sizeof name, "%s", logs->name);
-    if (command_outcome(logs->query.title, mr_inspect_nodes(&all)) != 0) return false;
+    int code = command_outcome(logs->query.title, mr_inspect_nodes(&all));
+    if (code != COMMAND_OK) return code;
     nodes = node_query_field(&all, "nodes");
     if (mr_value_count(&nodes) > 0 || logs->query.address != NULL) {
-        ask_node(logs, folder, name);
-        if (folder[0] == '\0') return mr_value_release(&all), false; /* ask_node has printed the error */
+        code = ask_node(logs, folder, name);
+        if (code != COMMAND_OK) return mr_value_release(&all), code;
     }
     mr_value runs = node_query_field(&all, "runs");
     for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row) && run->folder[0] == '\0';) {
@@ -105,7 +108,7 @@ static bool find_run(const logs *logs, run *run) {
         if (is_it) keep_files(run, &row, name);
     }
     mr_value_release(&all);
-    return true;
+    return COMMAND_OK;
 }
 
 /* ---- Printing. */
@@ -221,7 +224,8 @@ int command_logs(int argc, char **argv) {
     command_line_parse(&argp, argc, argv, 0, &logs, "miniray logs\nminiray logs 4711 --follow");
     run *run = calloc(1, sizeof *run);
     if (run == NULL) return 1;
-    int code = find_run(&logs, run) ? print_logs(&logs, run) : 1;
+    int code = find_run(&logs, run);
+    if (code == COMMAND_OK) code = print_logs(&logs, run);
     free(run);
     return code;
 }

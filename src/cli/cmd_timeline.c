@@ -76,8 +76,9 @@ int command_timeline(int argc, char **argv) {
         "Writes the latest calls of the workers as a trace for https://ui.perfetto.dev; FILE - is stdout.\v"
         "Each worker records its last calls (MINIRAY_EVENTS_KEPT); at most --limit of them are written. The last "
         "16 workers that died are included. --json prints the numbers of calls and workers.");
-    if (!node_query_open(&query, &inspect)) return 1;
-    int code = command_outcome(query.title, mr_inspect_trace(inspect, query.limit, &trace));
+    int code = node_query_open(&query, &inspect);
+    if (code != COMMAND_OK) return code;
+    code = command_outcome(query.title, mr_inspect_trace(inspect, query.limit, &trace));
     if (code == 0) {
         code = write_trace(&query, &trace);
         if (code == 0 && strcmp(query.word, "-") != 0) print_summary(&query, &trace);

@@ -358,6 +358,7 @@ static void a_node_that_is_not_there_is_told(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         outcome outcome = run(all[i], LIST("MINIRAY_ADDRESS=/nowhere/at/all"));
         assert_int_equal(outcome.code, 1);
+        assert_int_equal(run(all[i], LIST("MINIRAY_ADDRESS=word")).code, USAGE);
         assert_string_equal(outcome.out, "");
         assert_has(outcome.err, "/nowhere/at/all");
     }

@@ -74,14 +74,14 @@ void node_query_parse(node_query *query, int argc, char **argv, const char *args
 /* ---- Query. */
 
 /* Chooses the only node, or the standalone one; prints an error if there is neither. */
-static bool choose(const node_query *query, const mr_value *nodes, char out[NODE_QUERY_ADDRESS_SIZE]) {
+static int choose(const node_query *query, const mr_value *nodes, char out[NODE_QUERY_ADDRESS_SIZE]) {
     mr_value node;
     size_t count = mr_value_count(nodes);
     for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);) {
         bool standalone = strcmp(node_query_text(&node, "kind"), "standalone") == 0;
         if (count == 1 || standalone) {
             snprintf(out, NODE_QUERY_ADDRESS_SIZE, "%s", node_query_text(&node, "address"));
-            return true;
+            return COMMAND_OK;
         }
     }
     fprintf(stderr, "%s: %s\n", query->title,
@@ -90,42 +90,44 @@ static bool choose(const node_query *query, const mr_value *nodes, char out[NODE
     for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);)
         fprintf(stderr, "  %s (process %" PRId64 ")\n", node_query_text(&node, "address"),
                 node_query_int(&node, "pid"));
-    return false;
+    return COMMAND_FAILED;
 }
 
-static bool find_address(const node_query *query, char out[NODE_QUERY_ADDRESS_SIZE]) {
+static int find_address(const node_query *query, char out[NODE_QUERY_ADDRESS_SIZE]) {
     const char *address = query->address != NULL ? query->address : getenv("MINIRAY_ADDRESS");
     if (address != NULL && address[0] != '\0') {
         snprintf(out, NODE_QUERY_ADDRESS_SIZE, "%s", address);
-        return true;
+        return COMMAND_OK;
     }
     mr_value all;
-    if (command_outcome(query->title, mr_inspect_nodes(&all)) != 0) return false;
+    int code = command_outcome(query->title, mr_inspect_nodes(&all));
+    if (code != COMMAND_OK) return code;
     mr_value nodes = node_query_field(&all, "nodes");
-    bool found = choose(query, &nodes, out);
+    code = choose(query, &nodes, out);
     mr_value_release(&all);
-    return found;
+    return code;
 }
 
-bool node_query_open(const node_query *query, mr_inspect **inspect) {
+int node_query_open(const node_query *query, mr_inspect **inspect) {
     char address[NODE_QUERY_ADDRESS_SIZE];
-    if (!find_address(query, address)) return false;
-    return command_outcome(query->title, mr_inspect_open(address, inspect)) == 0;
+    int code = find_address(query, address);
+    return code != COMMAND_OK ? code : command_outcome(query->title, mr_inspect_open(address, inspect));
 }
 
-bool node_query_ask(const node_query *query, mr_inspect **inspect, mr_value *answer) {
-    if (!node_query_open(query, inspect)) return false;
-    mr_status status = mr_inspect_ask(*inspect, query->what, query->id, query->limit, answer);
-    if (command_outcome(query->title, status) == 0) return true;
-    mr_inspect_close(*inspect);
-    return false;
+int node_query_ask(const node_query *query, mr_inspect **inspect, mr_value *answer) {
+    int code = node_query_open(query, inspect);
+    if (code != COMMAND_OK) return code;
+    code = command_outcome(query->title, mr_inspect_ask(*inspect, query->what, query->id, query->limit, answer));
+    if (code != COMMAND_OK) mr_inspect_close(*inspect);
+    return code;
 }
 
 int node_query_run(const node_query *query, node_query_print_fn *print) {
     mr_inspect *inspect;
     mr_value answer;
-    if (!node_query_ask(query, &inspect, &answer)) return 1;
-    int code = query->as_json ? command_outcome(query->title, json_output_print(mr_value_arg(&answer))) : 0;
+    int code = node_query_ask(query, &inspect, &answer);
+    if (code != COMMAND_OK) return code;
+    code = query->as_json ? command_outcome(query->title, json_output_print(mr_value_arg(&answer))) : 0;
     if (!query->as_json) print(query, &answer);
     mr_value_release(&answer);
     mr_inspect_close(inspect);

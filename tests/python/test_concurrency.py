@@ -297,6 +297,18 @@ def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
     assert [name.partition("-")[0] for name in ray.get([waits, behind])] == ["io", "io"]
 
 
+def test_an_actor_without_concurrency_groups_rejects_them(ray):
+    @ray.remote
+    class Plain:
+        def open(self):
+            return 1
+    actor = Plain.remote()
+    for options in ({}, {"max_task_retries": 1}):
+        with pytest.raises(ValueError, match=r"Plain has no concurrency group 'io', which a call of open\(\) names"):
+            ray.get(actor.open.options(concurrency_group="io", **options).remote())
+    assert ray.get(actor.open.remote()) == 1
+
+
 def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
     @ray.remote(concurrency_groups={"one": 1})
     class Loop:

@@ -134,11 +134,20 @@ def _place(given):
     """(id of a placement group, b"" for none or None if nothing is given; its bundle)"""
     strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
     if strategy is None and group in (None, "default"):
+        _without_group(given, group)
         return (b"" if "placement_group" in given and group is None else None), 0
     from miniray._core_api import scheduling as _scheduling
     placed = _scheduling.place(strategy, group, given.get("placement_group_bundle_index"))
     _scheduling.check_fits(getattr(strategy, "placement_group", group), placed[1], _needs(given))
     return placed
+
+
+def _without_group(given, group):
+    """Raises for a bundle of no placement group. "default" is the group of the task or actor that starts this one."""
+    bundle = given.get("placement_group_bundle_index")
+    if bundle not in (None, -1) and group is None:
+        raise ValueError(f"placement_group_bundle_index is {bundle}, without a placement group: pass scheduling_strategy="
+                         f"PlacementGroupSchedulingStrategy(group, {bundle})")
 
 
 def _needs(given):

@@ -5,8 +5,8 @@
  * All scenarios are in the table of scenario.c; the runner, the replay of kept seeds and the tests walk that table.
  *
  * A mutation switches one safety mechanism of the code under test off. The simulator must then find a violation within
- * `caught_within` seeds, counted from seed 1: this proves that the checkers detect the errors that the mechanism
- * prevents. */
+ * `caught_within` seeds, counted from seed 1 or, for rare histories, from `first`: this proves that the checkers detect
+ * the errors that the mechanism prevents. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,7 +43,8 @@ typedef struct scenario_result {
 
 typedef struct scenario_mutation {
     const char *name, *doc;
-    uint32_t caught_within; /* the simulator finds a violation within this many seeds, from 1 */
+    uint32_t caught_within; /* the simulator finds a violation within this many seeds, */
+    uint64_t first;         /* from this one [1] */
 } scenario_mutation;
 
 typedef struct scenario {

@@ -17,10 +17,10 @@ enum { SEEDS = 300, SEEDS_SHORT = 100 };
 
 static bool is_long(void) { return getenv("MINIRAY_TEST_LONG") != NULL; }
 
-static runner_report run(const scenario *scenario, const char *mutation, uint64_t last) {
+static runner_report run(const scenario *scenario, const char *mutation, uint64_t first, uint64_t last) {
     const struct scenario *one[] = {scenario, NULL};
     runner_options options = {.scenarios = one,
-                              .first = 1,
+                              .first = first,
                               .last = last,
                               .jobs = 2,
                               .mutation = mutation,
@@ -36,7 +36,7 @@ static void no_seed_has_a_finding(void **state) {
     size_t count = 0;
     const uint64_t seeds = is_long() ? SEEDS : SEEDS_SHORT;
     for (const scenario *const *at = scenario_table(); *at != NULL; at++, count++) {
-        runner_report report = run(*at, NULL, seeds);
+        runner_report report = run(*at, NULL, 1, seeds);
         if (report.findings != 0) fail_msg("%s fails at seed %d", (*at)->name, (int)report.first_finding);
         assert_int_equal(report.seeds, seeds);
     }
@@ -49,10 +49,11 @@ static void every_mutation_is_caught(void **state) {
     for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
         for (const scenario_mutation *mutation = (*at)->mutations; mutation != NULL && mutation->name != NULL;
              mutation++) {
-            runner_report report = run(*at, mutation->name, mutation->caught_within);
+            uint64_t first = mutation->first == 0 ? 1 : mutation->first;
+            runner_report report = run(*at, mutation->name, first, first + mutation->caught_within - 1);
             if (report.findings == 0)
-                fail_msg("%s without %s: no finding in %d seeds", (*at)->name, mutation->name,
-                         (int)mutation->caught_within);
+                fail_msg("%s without %s: no finding in %d seeds from %d", (*at)->name, mutation->name,
+                         (int)mutation->caught_within, (int)first);
             print_message("%s, %s: caught at seed %d\n", (*at)->name, mutation->name, (int)report.first_finding);
         }
     }
@@ -86,7 +87,7 @@ static void a_failing_seed_is_shrunk(void **state) {
     static const struct { const char *scenario, *mutation; } fails[] = {{"view", "deaf-keeper"}, {"ps", "no-epoch"}};
     for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
         const scenario *scenario = scenario_find(fails[i].scenario);
-        uint64_t seed = run(scenario, fails[i].mutation, SEEDS).first_finding;
+        uint64_t seed = run(scenario, fails[i].mutation, 1, SEEDS).first_finding;
         scenario_options mutated = scenario_options_of(seed, fails[i].mutation);
         scenario_options sound = scenario_options_of(seed, NULL);
         assert_true(shrink_run(scenario, &mutated, "miniray-sim", 5));

@@ -152,16 +152,19 @@ static void note(void *context, mr_status status) { atomic_store((_Atomic int *)
 /* A program that never waits hears of it, too, and its memory is free then. */
 static void callbacks_of_a_stopped_deployment_are_called(void **state) {
     world *world = *state;
-    _Atomic int called = MR_BUSY;
+    _Atomic int called = MR_BUSY, answered = MR_BUSY;
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note, .context = &called);
     float *value = malloc(sizeof *value);
     mr_ps_ticket ticket;
     for (uint32_t i = 0; i < SERVERS; i++) kill(world->fixture.server[i], SIGSTOP);
     must(mr_ps_pull(world->table, &key, 1, value, NULL, &options, &ticket));
+    must(mr_ps_send(world->ps, (mr_ps_peer){MR_PS_SERVERS, 0}, 1, 7, "", 0, note, &answered, NULL));
     kill_servers(&world->fixture);
     assert_true(ps_fixture_terminate(&world->fixture.scheduler));
-    for (int64_t us = 0; atomic_load(&called) == MR_BUSY; us += 10000, usleep(10000)) assert_true(us < PATIENCE_US / 2);
+    for (int64_t us = 0; atomic_load(&called) == MR_BUSY || atomic_load(&answered) == MR_BUSY; us += 10000, usleep(10000))
+        assert_true(us < PATIENCE_US / 2);
     assert_int_equal(atomic_load(&called), MR_PEER_DIED);
+    assert_int_equal(atomic_load(&answered), MR_PEER_DIED);
     free(value);
     assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_PEER_DIED);
     assert_int_equal(mr_ps_wait(world->ps, ticket, PATIENCE_US), MR_NOT_FOUND); /* it was abandoned */

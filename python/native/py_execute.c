@@ -341,10 +341,11 @@ static PyObject *raise_no_group(const char *called, PyObject *self) {
     PyObject *method = PyUnicode_FromStringAndSize(called, (Py_ssize_t)bare);
     PyObject *group = PyUnicode_FromStringAndSize(called + bare + 1, (Py_ssize_t)group_bytes(called));
     if (method != NULL && group != NULL)
-        PyErr_Format(PyExc_ValueError,
-                     "%s has no concurrency group '%U', which a call of %U() names: @remote(concurrency_groups={'%U': 1}) "
-                     "makes it",
-                     Py_TYPE(self)->tp_name, group, method, group);
+        PyErr_Format(
+            PyExc_ValueError,
+            "%s has no concurrency group '%U', which a call of %U() names: @remote(concurrency_groups={'%U': 1}) "
+            "makes it",
+            Py_TYPE(self)->tp_name, group, method, group);
     Py_XDECREF(method);
     Py_XDECREF(group);
     return NULL;

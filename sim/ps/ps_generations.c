@@ -156,6 +156,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
     if (map->origin < checker->whole && !checker->rots)
         sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
                       (int)checker->whole);
+    ps_saved_drop_after(&checker->saved, map->origin);
     const ps_saved *saved = ps_saved_find(&checker->saved, map->origin);
     uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
     if (known > all) sim_count(checker->sim, "ranks left out", known - all);

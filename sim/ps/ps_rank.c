@@ -36,7 +36,7 @@ typedef struct training {
 struct ps_rank {
     ps_process *process;
     const env *env;
-    const rank_agent *agent;
+    rank_agent *agent;
     ps_data_client *client; /* NULL: none */
     uint32_t id;
     void (*send)(void *context, const char *address, span bytes);
@@ -91,6 +91,7 @@ static void on_ready(void *context) {
     training->step = training->since = lowest;
     training->round = round;
     sim_note(rank->process->cluster->sim, rank->process->node, "resumes rank %u at step %d", rank->id, (int)lowest);
+    rank_agent_report(rank->agent, rank_map(rank->rank)->generation); /* the program learns of a loss */
 }
 
 /* The generation ended: the rank begins again from the state of the slots in the new one. */
@@ -492,9 +493,8 @@ static void send_bytes(void *context, const char *address, span bytes) {
     rank->send(rank->context, address, bytes);
 }
 
-ps_rank *ps_rank_begin(ps_process *process, const env *env, const rank_agent *agent, ps_data_client *client,
-                       uint32_t rank, uint64_t term, void (*send)(void *context, const char *address, span bytes),
-                       void *context) {
+ps_rank *ps_rank_begin(ps_process *process, const env *env, rank_agent *agent, ps_data_client *client, uint32_t rank,
+                       uint64_t term, void (*send)(void *context, const char *address, span bytes), void *context) {
     ps_rank *role = xcalloc(1, sizeof *role);
     *role = (ps_rank){.process = process, .env = env, .agent = agent, .client = client, .id = rank, .send = send};
     role->context = context;

@@ -7,9 +7,8 @@
 typedef struct ps_rank ps_rank;
 
 /* `send` gets the context; `client`: source of its data, NULL: none. All borrowed for the rank's life. */
-ps_rank *ps_rank_begin(ps_process *process, const env *env, const rank_agent *agent, ps_data_client *client,
-                       uint32_t rank, uint64_t term, void (*send)(void *context, const char *address, span bytes),
-                       void *context);
+ps_rank *ps_rank_begin(ps_process *process, const env *env, rank_agent *agent, ps_data_client *client, uint32_t rank,
+                       uint64_t term, void (*send)(void *context, const char *address, span bytes), void *context);
 void ps_rank_end(ps_rank *rank);
 
 void ps_rank_take(ps_rank *rank, span bytes);

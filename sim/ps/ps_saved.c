@@ -12,3 +12,8 @@ ps_saved *ps_saved_find(ps_saved_list *saved, uint64_t checkpoint) {
         if (saved->list[i % PS_SAVED_MAX].checkpoint == checkpoint) return &saved->list[i % PS_SAVED_MAX];
     return NULL;
 }
+
+void ps_saved_drop_after(ps_saved_list *saved, uint64_t checkpoint) {
+    for (size_t i = 0; i < PS_SAVED_MAX; i++)
+        if (saved->list[i].checkpoint > checkpoint) saved->list[i] = (ps_saved){0};
+}

@@ -25,3 +25,5 @@ typedef struct ps_saved_list { /* the last PS_SAVED_MAX; zero-initialized: none 
 ps_saved *ps_saved_add(ps_saved_list *saved, uint64_t checkpoint);
 /* NULL: none */
 ps_saved *ps_saved_find(ps_saved_list *saved, uint64_t checkpoint);
+/* Drops the records of later checkpoints: they were damaged, and their numbers will be used again. */
+void ps_saved_drop_after(ps_saved_list *saved, uint64_t checkpoint);

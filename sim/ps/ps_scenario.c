@@ -443,11 +443,11 @@ const scenario ps_scenario = {"ps", "servers, ranks and chains: pushes applied e
                               mutations, run};
 
 static const scenario_mutation piece_mutations[] = {
-    {"pieces-holes", "a receiver appends a piece although the one before it is missing", 300},
+    {"pieces-holes", "a receiver appends a piece although the one before it is missing", 300, 12},
     {"pieces-mixed", "a receiver continues a message with pieces of another one", 1000},
-    {"marks-once", "a slot without rounds is not cut again for another version of the rounds", 6000},
-    {"room-held", "cuts that heads have given up hold the room of the checkpoint store", 6000},
-    {"one-store", "a receiver takes the processes of the checkpoint store for one", 6000},
+    {"marks-once", "a slot without rounds is not cut again for another version of the rounds", 600, 27000},
+    {"room-held", "cuts that heads have given up hold the room of the checkpoint store", 100, 55000},
+    {"one-store", "a receiver takes the processes of the checkpoint store for one", 3000},
     {0},
 };
 

@@ -31,8 +31,8 @@ typedef void node_query_print_fn(const node_query *query, const mr_value *answer
 /* Queries the node, then prints the answer as JSON or calls `print`; returns the exit status. */
 int node_query_run(const node_query *query, node_query_print_fn *print);
 
-/* Queries the node; returns the exit status. COMMAND_OK: the caller must release the answer and close *inspect. Else the
- * error was printed. */
+/* Queries the node; returns the exit status. COMMAND_OK: the caller must release the answer and close *inspect.
+ * Otherwise the error was printed. */
 int node_query_ask(const node_query *query, mr_inspect **inspect, mr_value *answer);
 /* Joins the node only. COMMAND_OK: the caller must close *inspect. */
 int node_query_open(const node_query *query, mr_inspect **inspect);

@@ -35,6 +35,7 @@ void kv_worker_note_told(kv_worker *worker, uint64_t generation) {
 /* A callback that cannot be ended now is ended by a later call. */
 void kv_worker_fail_callbacks(kv_worker *worker, mr_status status) {
     ticket *ticket;
+    app_rpc_fail_callbacks(control_client_notes(kv_worker_control(worker)), status, mr_last_error());
     for (uint32_t place = 0; (ticket = tickets_next_called(&worker->tickets, &place)) != NULL;)
         if (!detach(worker, ticket) || tickets_tell_early(&worker->tickets, ticket, status) != MR_OK) return;
 }

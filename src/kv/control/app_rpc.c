@@ -48,7 +48,8 @@ struct call {
     uint8_t unlisted;   /* roles whose processes are unknown */
     leg **legs;         /* owned, with its elements */
     size_t leg_count, over;
-    bool told; /* the callback is queued, or was called */
+    bool told;        /* the callback is queued, or was called */
+    mr_status failed; /* instead of the outcomes of the legs */
     list told_link;
     uint8_t body[];
 };
@@ -272,6 +273,21 @@ static void end_leg(app_rpc *rpc, leg *leg, mr_status status, int32_t head, span
     leg->outcome = outcome_of(status, head, body);
     leg->call->over++;
     look_over(rpc, leg->call);
+}
+
+static void fail_call(app_rpc *rpc, call *call, mr_status status, span why) {
+    call->failed = status;
+    call->unlisted = 0;
+    for (size_t i = 0; i < call->leg_count; i++)
+        if (call->legs[i]->outcome.body == NULL) end_leg(rpc, call->legs[i], status, 0, why);
+    look_over(rpc, call);
+}
+
+void app_rpc_fail_callbacks(app_rpc *rpc, mr_status status, const char *why) {
+    list_for_each (item, &rpc->calls) {
+        call *call = container_of(item, struct call, link);
+        if (call->asked.done != NULL && !call->told) fail_call(rpc, call, status, span_of(why, strlen(why)));
+    }
 }
 
 static peer *find_peer(const app_rpc *rpc, uint8_t role, uint32_t number) {
@@ -577,7 +593,7 @@ bool app_rpc_tell(app_rpc *rpc, void (**function)(void *context, mr_status statu
     call *call = container_of(item, struct call, told_link);
     *function = call->asked.done;
     *context = call->asked.context;
-    *status = MR_OK;
+    *status = call->failed;
     for (size_t i = 0; i < call->leg_count; i++)
         if (*status == MR_OK) *status = call->legs[i]->outcome.status;
     if (!call->asked.kept) free_call(rpc, call);

@@ -87,5 +87,7 @@ void app_rpc_tick(app_rpc *rpc, int64_t now_us);
 
 /* Next function to be called, with its arguments; false: none. The receiver owns the returned message. */
 bool app_rpc_tell(app_rpc *rpc, void (**function)(void *context, mr_status status), void **context, mr_status *status);
+/* Ends the calls under way that have a callback with this status; `why` is the body of their responses. */
+void app_rpc_fail_callbacks(app_rpc *rpc, mr_status status, const char *why);
 bool app_rpc_has_told(const app_rpc *rpc); /* whether app_rpc_tell would return a function */
 void app_rpc_call_handlers(app_rpc *rpc);  /* calls all pending handlers */

@@ -158,10 +158,11 @@ static void callbacks_of_a_stopped_deployment_are_called(void **state) {
     mr_ps_ticket ticket;
     for (uint32_t i = 0; i < SERVERS; i++) kill(world->fixture.server[i], SIGSTOP);
     must(mr_ps_pull(world->table, &key, 1, value, NULL, &options, &ticket));
-    must(mr_ps_send(world->ps, (mr_ps_peer){MR_PS_SERVERS, 0}, 1, 7, "", 0, note, &answered, NULL));
+    must(mr_ps_send(world->ps, (mr_ps_peer){MR_PS_WORKERS, 1}, 1, 7, "", 0, note, &answered, NULL));
     kill_servers(&world->fixture);
     assert_true(ps_fixture_terminate(&world->fixture.scheduler));
-    for (int64_t us = 0; atomic_load(&called) == MR_BUSY || atomic_load(&answered) == MR_BUSY; us += 10000, usleep(10000))
+    for (int64_t us = 0; atomic_load(&called) == MR_BUSY || atomic_load(&answered) == MR_BUSY;
+         us += 10000, usleep(10000))
         assert_true(us < PATIENCE_US / 2);
     assert_int_equal(atomic_load(&called), MR_PEER_DIED);
     assert_int_equal(atomic_load(&answered), MR_PEER_DIED);

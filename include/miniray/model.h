@@ -1,4 +1,4 @@
-/* miniray/model.h — aggregating models that workers trained separately.
+/* miniray/model.h — models: aggregating what workers trained separately, and training on a parameter server.
  *
  * A model is a list of tensors, of any shapes and dtypes, the same for every worker. Floats are aggregated in one pass
  * over memory, on all cores; integers and bools (counters, masks) are those of the first worker. fp16 and bf16 are
@@ -9,6 +9,7 @@
  *     mr_aggregate(&MR_OPTIONS(mr_sync_strategy, .name = "median"), models, 2, count, NULL, results);
  */
 #pragma once
+#include "miniray/ps.h"
 #include "miniray/runtime.h"
 
 #ifdef __cplusplus
@@ -145,6 +146,67 @@ MR_API void mr_model_copy_close(mr_model_copy *copy); /* also after mr_shutdown 
  * that sync requests weights again or dies. After an error return `weights`. MR_INVALID: the model is too small or too
  * large, or `weights` is not such a tree. MR_BUSY: earlier exports are not read yet. MR_NOMEM, MR_CLOSED. */
 MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call, mr_arg weights, mr_arg *out);
+
+/* ---- Sessions: ranks train one model on a parameter server (miniray/ps.h). The servers hold the weights in a table of
+ * arrays and run the optimizer; a rank pulls weights and pushes gradients.
+ *
+ *     mr_ps_connect(address, rank, timeout_us, &ps);
+ *     mr_model_session_open(ps, tensors, count, &MR_OPTIONS(mr_model_session_options, .table = &table), &session);
+ *     while ((status = mr_model_session_begin(session, &step)) == MR_STALE || (status == MR_OK && step < STEPS)) {
+ *         if (status == MR_STALE) continue;                       // the servers went back to a checkpoint
+ *         if (mr_model_session_pull(session) != MR_OK) continue;  // into the tensors
+ *         ...                                                     // compute gradients
+ *         (void)mr_model_session_push(session, gradients);        // ends the step; an error is also that of begin
+ *     }
+ *     mr_model_session_leave(session);                            // the other ranks continue without this one
+ *     mr_model_session_close(session);
+ *     mr_ps_close(ps);
+ *
+ * All ranks begin with the weights of rank 0, which the servers keep from then on: a rank that opens the model later
+ * receives them, and a process that takes over a rank continues at its step. In BSP the servers apply the mean of the
+ * gradients of a step. One thread at a time uses a session. Each call waits at most `timeout_us`; after MR_TIMEOUT, and
+ * after a push, the memory stays borrowed until a later call of the session has returned MR_OK or MR_STALE. */
+
+typedef struct mr_model_tensor {
+    const char *name; /* distinct; the same on all ranks */
+    mr_dtype dtype;   /* MR_F32 */
+    int dims;         /* 0: one item */
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+    void *data; /* weights of this process, row-major; borrowed until the session is closed */
+    int frozen; /* 1: has no gradients; pulled by mr_model_session_open only [0] */
+} mr_model_tensor;
+
+typedef struct mr_model_session_options {
+    size_t size;
+    const char *name; /* of the table ["model"] */
+    /* Optimizer, rate, compression, clip_norm, … of the table; kind, dtype, arrays and average must not be set [sgd] */
+    const mr_ps_table_options *table;
+    int64_t timeout_us; /* [MR_PS_TIMEOUT_US] */
+} mr_model_session_options;
+
+typedef struct mr_model_session mr_model_session; /* opaque */
+
+/* Waits for the weights, and pulls them. A connection has one session: several models are tensors of one session.
+ * MR_INVALID: the error names the tensor or the option. MR_EXISTS: the model exists with other tensors or options.
+ * MR_TIMEOUT: the error says what is missing. */
+MR_API MR_MUST mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_t count,
+                                               const mr_model_session_options *options, mr_model_session **out);
+
+/* Waits until the last push is acknowledged, and begins a step; *step is its number, counted from 0. If a step is open,
+ * it is that one. MR_STALE: the servers went back to a checkpoint, or the step ended without this rank; the error says
+ * which. The next call waits for the weights, pulls them, and returns the step to continue with. */
+MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step);
+/* Pulls the weights that are not frozen into the tensors. MR_STALE: no step is open, or as mr_model_session_begin. */
+MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session);
+/* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
+ * tensor must have none (MR_INVALID). MR_STALE: no step is open, or as mr_model_session_begin. */
+MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients);
+/* Waits until the pushes are acknowledged, ends an open step without gradients, and leaves (mr_ps_leave), so that no
+ * other rank waits for this one. The next mr_model_session_begin returns. */
+MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session);
+/* Waits until no memory is borrowed any more, and frees the session. It does not leave: another process of the rank may
+ * continue. */
+MR_API void mr_model_session_close(mr_model_session *session);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,363 @@
+/* model_session.c — sessions of a model on a parameter server (miniray/model.h).
+ *
+ * The model is a table of arrays, one for each tensor, and one more with a single number: READY. It is 0 until rank 0
+ * has set the weights, and then the number of the step in which it did so, plus one. A process that joins sees:
+ *
+ *   0, or it is in step 0     this step is for the weights: rank 0 sets them, READY last, and all ranks end the step
+ *   the open step plus one    the step for the weights is repeated after a death: it is ended
+ *   another number            the model has its weights: they are pulled, and training continues with the open step
+ *
+ * Tested by tests/model_session_test.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/option_struct.h"
+#include "base/plural.h"
+#include "miniray/model.h"
+
+static const char ready_name[] = "miniray.ready";
+enum { POLL_US = 2000, NAME_MAX_BYTES = MR_PS_NAME_MAX - 1, NAME_KEPT_BYTES = 48 };
+
+typedef struct tensor {
+    void *data;   /* borrowed from the caller */
+    size_t items; /* 0: it is not in the table */
+    bool frozen;
+} tensor;
+
+struct mr_model_session {
+    mr_ps *ps;
+    mr_ps_table *table;
+    tensor *tensors;
+    size_t count;
+    mr_ps_ticket *tickets; /* requests under way: their memory is borrowed */
+    size_t ticket_count;
+    int64_t timeout_us;
+    uint64_t step; /* that is open, or was open last */
+    bool joined, open, rounds;
+    char name[MR_PS_NAME_MAX];
+};
+
+/* ---- Requests. */
+
+/* MR_STALE: the state of the servers is another one; the session joins again. */
+static mr_status noted(mr_model_session *session, mr_status status) {
+    if (status == MR_STALE) session->joined = session->open = false;
+    return status;
+}
+
+/* Waits for all requests under way. MR_TIMEOUT, MR_NOMEM: those that are left stay under way. */
+static mr_status settle(mr_model_session *session) {
+    mr_status worst = MR_OK;
+    char text[ERROR_TEXT_MAX] = "";
+    size_t left = 0;
+    for (size_t i = 0; i < session->ticket_count; i++) {
+        mr_status status = mr_ps_wait(session->ps, session->tickets[i], session->timeout_us);
+        if (status == MR_TIMEOUT || status == MR_NOMEM) session->tickets[left++] = session->tickets[i];
+        if (status == MR_OK || worst == MR_TIMEOUT || worst == MR_NOMEM) continue;
+        if (worst == MR_OK || status == MR_TIMEOUT || status == MR_NOMEM)
+            snprintf(text, sizeof text, "%s", mr_last_error()), worst = status;
+    }
+    session->ticket_count = left;
+    return worst == MR_OK ? MR_OK : noted(session, error_set(worst, "%s", text));
+}
+
+static mr_ps_ticket *next_ticket(mr_model_session *session) { return &session->tickets[session->ticket_count]; }
+
+static mr_status pull_tensor(mr_model_session *session, size_t i) {
+    const tensor *tensor = &session->tensors[i];
+    mr_ps_request_options options =
+        MR_OPTIONS(mr_ps_request_options,
+                   .priority = (uint8_t)(UINT8_MAX - UINT8_MAX * i / session->count)); /* first layers first */
+    mr_status status =
+        mr_ps_pull_array(session->table, (uint32_t)i, tensor->data, 0, tensor->items, &options, next_ticket(session));
+    session->ticket_count += status == MR_OK;
+    return status;
+}
+
+static mr_status push_tensor(mr_model_session *session, size_t i, const void *values, bool set) {
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = set);
+    mr_status status = mr_ps_push_array(session->table, (uint32_t)i, values, 0, session->tensors[i].items, &options,
+                                        next_ticket(session));
+    session->ticket_count += status == MR_OK;
+    return status;
+}
+
+static mr_status pull_all(mr_model_session *session, bool frozen) {
+    mr_status status = MR_OK;
+    for (size_t i = 0; i < session->count && status == MR_OK; i++)
+        if (session->tensors[i].items != 0 && (frozen || !session->tensors[i].frozen)) status = pull_tensor(session, i);
+    mr_status settled = settle(session);
+    return status != MR_OK ? noted(session, status) : settled;
+}
+
+/* ---- Joining. */
+
+static uint32_t rank_of(const mr_model_session *session) {
+    mr_ps_info info;
+    mr_ps_info_get(session->ps, &info);
+    return info.rank;
+}
+
+static mr_status begin_step(mr_model_session *session) {
+    mr_status status = mr_ps_begin(session->ps, session->timeout_us, &session->step);
+    session->open = status == MR_OK;
+    return noted(session, status);
+}
+
+static mr_status end_step(mr_model_session *session) {
+    session->open = false;
+    return noted(session, mr_ps_end(session->ps));
+}
+
+static mr_status pull_ready(mr_model_session *session, float *ready) {
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .timeout_us = session->timeout_us);
+    return noted(session, mr_ps_pull_array(session->table, (uint32_t)session->count, ready, 0, 1, &options, NULL));
+}
+
+/* Sets the weights, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
+ * have the weights. */
+static mr_status set_all(mr_model_session *session, const float *ready) {
+    for (size_t i = 0; i < session->count; i++)
+        if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true));
+    if (!session->rounds) MR_TRY(settle(session));
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = 1);
+    MR_TRY(mr_ps_push_array(session->table, (uint32_t)session->count, ready, 0, 1, &options, next_ticket(session)));
+    session->ticket_count++;
+    return MR_OK;
+}
+
+static mr_status next_step(mr_model_session *session) {
+    MR_TRY(end_step(session));
+    MR_TRY(settle(session));
+    return begin_step(session);
+}
+
+/* Waits until rank 0 has set the weights. */
+static mr_status await_ready(mr_model_session *session, float *ready) {
+    int64_t now_us = clock_now_us(clock_real()), end_us = clock_deadline_us(now_us, session->timeout_us);
+    for (;; usleep(POLL_US)) {
+        MR_TRY(pull_ready(session, ready));
+        if (*ready != 0) return MR_OK;
+        if (clock_now_us(clock_real()) >= end_us)
+            return error_set(
+                MR_TIMEOUT,
+                "timed out after %.3g s: rank 0 has not set the weights of model '%s'; start rank 0, which "
+                "opens the model with its own weights",
+                (double)session->timeout_us / 1e6, session->name);
+        if (session->rounds) MR_TRY(next_step(session));
+    }
+}
+
+/* Begins a step in which the model has its weights, and pulls them. */
+static mr_status join(mr_model_session *session) {
+    float ready = 0;
+    if (!session->open) MR_TRY(begin_step(session));
+    if (session->step != 0) MR_TRY(pull_ready(session, &ready));
+    const float here = (float)(session->step + 1);
+    if (ready == 0 && rank_of(session) == 0) MR_TRY(noted(session, set_all(session, &here)));
+    if (ready == 0 || ready == here) MR_TRY(next_step(session));
+    if (ready == 0) MR_TRY(await_ready(session, &ready));
+    MR_TRY(pull_all(session, true));
+    session->joined = true;
+    return MR_OK;
+}
+
+/* ---- Opening. */
+
+static mr_status count_items(const mr_model_tensor *tensor, size_t *items) {
+    *items = 1;
+    if (tensor->dims < 0 || tensor->dims > MR_TENSOR_DIMS_MAX)
+        return error_set(MR_INVALID, "tensor '%.60s' has %d dimensions: at most %d", tensor->name, tensor->dims,
+                         MR_TENSOR_DIMS_MAX);
+    for (int i = 0; i < tensor->dims; i++) {
+        if (tensor->shape[i] < 0)
+            return error_set(MR_INVALID, "tensor '%.60s': dimension %d is %lld", tensor->name, i,
+                             (long long)tensor->shape[i]);
+        if (__builtin_mul_overflow(*items, (size_t)tensor->shape[i], items))
+            return error_set(MR_INVALID, "tensor '%.60s' has more items than memory can hold", tensor->name);
+    }
+    return MR_OK;
+}
+
+static mr_status check_tensor(const mr_model_tensor *tensor, size_t number, size_t *items) {
+    if (tensor->name == NULL || tensor->name[0] == '\0') return error_set(MR_INVALID, "tensor %zu has no name", number);
+    if (strncmp(tensor->name, "miniray.", 8) == 0)
+        return error_set(MR_INVALID, "tensor '%.60s': names that begin with 'miniray.' are reserved", tensor->name);
+    if (tensor->dtype != MR_F32)
+        return error_set(MR_INVALID, "tensor '%.60s' is not float32: leave it out, or convert it", tensor->name);
+    MR_TRY(count_items(tensor, items));
+    if (*items != 0 && tensor->data == NULL)
+        return error_set(MR_INVALID, "tensor '%.60s' has no memory: data is NULL", tensor->name);
+    return MR_OK;
+}
+
+/* The name of the tensor's array: a long name is replaced by its number and its last characters. */
+static void short_name(const char *name, size_t number, char out[MR_PS_NAME_MAX]) {
+    size_t size = strlen(name);
+    const char *tail = name + (size > NAME_KEPT_BYTES ? size - NAME_KEPT_BYTES : 0);
+    while (((unsigned char)*tail & 0xc0) == 0x80) tail++; /* not inside a character */
+    if (size <= NAME_MAX_BYTES)
+        memcpy(out, name, size + 1);
+    else
+        snprintf(out, MR_PS_NAME_MAX, "%zu:%s", number, tail);
+}
+
+static mr_status check_options(const mr_ps_table_options *table) {
+    if (table->kind != 0 || table->arrays != NULL || table->array_count != 0 || table->dtype != 0 ||
+        table->average != 0)
+        return error_set(MR_INVALID, "the options of a model's table must not set kind, dtype, arrays or average: they "
+                                     "follow from the tensors and the consistency");
+    return MR_OK;
+}
+
+/* Whether steps are rounds: the table's consistency, or else the deployment's. */
+static bool has_rounds(mr_ps *ps, const mr_ps_table_options *table) {
+    mr_ps_info info;
+    mr_ps_info_get(ps, &info);
+    return table->consistency != NULL ? strcmp(table->consistency, "bsp") == 0 : info.consistency == MR_PS_BSP;
+}
+
+typedef struct arrays {
+    mr_ps_array *list;
+    char (*names)[MR_PS_NAME_MAX];
+} arrays;
+
+/* An empty tensor has an array of one item, which is never read: the index of an array is that of its tensor. */
+static mr_status describe(mr_model_session *session, const mr_model_tensor *tensors, arrays *arrays) {
+    bool any = false;
+    for (size_t i = 0; i < session->count; i++) {
+        size_t items = 0;
+        MR_TRY(check_tensor(&tensors[i], i, &items));
+        session->tensors[i] = (tensor){.data = tensors[i].data, .items = items, .frozen = tensors[i].frozen != 0};
+        any = any || (items != 0 && !session->tensors[i].frozen);
+        short_name(tensors[i].name, i, arrays->names[i]);
+        arrays->list[i] = (mr_ps_array){.name = arrays->names[i], .dims = items == 0 ? 0 : tensors[i].dims};
+        if (items != 0) memcpy(arrays->list[i].shape, tensors[i].shape, sizeof arrays->list[i].shape);
+    }
+    if (!any) return error_set(MR_INVALID, "the model has no tensor to optimize: all are frozen or empty");
+    arrays->list[session->count] = (mr_ps_array){.name = ready_name};
+    return MR_OK;
+}
+
+static mr_status create_table(mr_model_session *session, const mr_model_tensor *tensors,
+                              const mr_ps_table_options *given) {
+    arrays arrays = {0};
+    mr_ps_table_options options = *given;
+    mr_status status = alloc_try((session->count + 1) * sizeof *arrays.list, &arrays.list);
+    if (status == MR_OK) status = alloc_try((session->count + 1) * sizeof *arrays.names, &arrays.names);
+    if (status == MR_OK) status = describe(session, tensors, &arrays);
+    options.kind = MR_PS_DENSE;
+    options.arrays = arrays.list;
+    options.array_count = (uint32_t)session->count + 1;
+    options.average = session->rounds;
+    if (options.optimizer == NULL) options.optimizer = "sgd";
+    if (status == MR_OK)
+        status = mr_ps_table_create(session->ps, session->name, &options, session->timeout_us, &session->table);
+    free(arrays.list);
+    free(arrays.names);
+    return status;
+}
+
+static mr_status open_model(mr_model_session *session, const mr_model_tensor *tensors,
+                            const mr_ps_table_options *given) {
+    mr_ps_table_options table = MR_OPTIONS(mr_ps_table_options, .optimizer = NULL), copy;
+    OPTION_STRUCT_READ(mr_ps_table_options, admit, given, copy);
+    if (given != NULL) table = *given;
+    MR_TRY(check_options(&table));
+    session->rounds = has_rounds(session->ps, &table);
+    MR_TRY(alloc_try((session->count + 1) * sizeof *session->tensors, &session->tensors));
+    MR_TRY(alloc_try((session->count + 1) * sizeof *session->tickets, &session->tickets));
+    MR_TRY(create_table(session, tensors, &table));
+    mr_status status;
+    do status = join(session);
+    while (status == MR_STALE); /* nothing of this session was lost */
+    return status;
+}
+
+mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_t count,
+                                const mr_model_session_options *options, mr_model_session **out) {
+    static const mr_model_session_options none = {.size = sizeof none};
+    mr_model_session_options copy;
+    *out = NULL;
+    OPTION_STRUCT_READ(mr_model_session_options, timeout_us, options, copy);
+    if (options == NULL) options = &none;
+    const char *name = options->name == NULL ? "model" : options->name;
+    if (count == 0 || count >= MR_PS_ARRAYS_MAX)
+        return error_set(MR_INVALID, "a model of %zu tensor%s: it must have 1 to %d", count, plural(count),
+                         MR_PS_ARRAYS_MAX - 1);
+    if (strlen(name) >= MR_PS_NAME_MAX)
+        return error_set(MR_INVALID, "the name of the model, '%.20s…', has %zu bytes: at most %d", name, strlen(name),
+                         MR_PS_NAME_MAX - 1);
+    mr_model_session *session;
+    MR_TRY(alloc_try(sizeof *session, &session));
+    *session = (mr_model_session){.ps = ps, .count = count, .timeout_us = options->timeout_us};
+    if (session->timeout_us == 0) session->timeout_us = MR_PS_TIMEOUT_US;
+    memcpy(session->name, name, strlen(name) + 1);
+    mr_status status = open_model(session, tensors, options->table);
+    if (status == MR_OK)
+        *out = session;
+    else
+        mr_model_session_close(session);
+    return status;
+}
+
+/* ---- Steps. */
+
+mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step) {
+    if (session->joined) {
+        if (!session->open) {
+            MR_TRY(settle(session));
+            MR_TRY(begin_step(session));
+        }
+    } else {
+        (void)settle(session); /* requests of the state that was lost */
+        MR_TRY(join(session));
+    }
+    *step = session->step - 1; /* the first step is for the weights */
+    return MR_OK;
+}
+
+static mr_status check_open(const mr_model_session *session) {
+    if (session->open && session->joined) return MR_OK;
+    return error_set(MR_STALE, "no step of model '%s' is open: call mr_model_session_begin", session->name);
+}
+
+mr_status mr_model_session_pull(mr_model_session *session) {
+    MR_TRY(check_open(session));
+    MR_TRY(settle(session));
+    return pull_all(session, false);
+}
+
+mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients) {
+    MR_TRY(check_open(session));
+    MR_TRY(settle(session));
+    for (size_t i = 0; i < session->count; i++)
+        if (gradients[i] != NULL && session->tensors[i].frozen)
+            return error_set(MR_INVALID, "tensor %zu is frozen, and has a gradient: pass NULL for it", i);
+    for (size_t i = 0; i < session->count; i++)
+        if (gradients[i] != NULL && session->tensors[i].items != 0)
+            MR_TRY(noted(session, push_tensor(session, i, gradients[i], false)));
+    return end_step(session);
+}
+
+mr_status mr_model_session_leave(mr_model_session *session) {
+    if (session->open) MR_TRY(end_step(session));
+    MR_TRY(settle(session));
+    mr_status status = mr_ps_leave(session->ps, session->timeout_us);
+    session->joined = session->joined && status == MR_OK;
+    return status == MR_DENIED ? MR_OK : noted(session, status); /* denied: no other rank is there to wait */
+}
+
+void mr_model_session_close(mr_model_session *session) {
+    if (session == NULL) return;
+    (void)settle(session);
+    mr_ps_table_free(session->table);
+    free(session->tensors);
+    free(session->tickets);
+    free(session);
+}

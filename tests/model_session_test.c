@@ -1,0 +1,314 @@
+/* model_session_test.c — sessions of a model on a parameter server of processes: weights equal a twin's, bit by bit,
+ * through deaths of ranks and servers. */
+#include "miniray/model.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
+#include "tests/support/test_child.h"
+
+enum { RANKS = 2, TENSORS = 4, WEIGHTS = 6, OTHERS = 3, STEPS = 24, PATIENCE_MS = 60000, DIES_EVERY = 5 };
+
+static const char long_name[] = "transformer.encoder.layer.11.attention.output.LayerNorm.weight_of_a_very_deep_model";
+
+typedef struct model { /* of a rank: two tensors to optimize, one that is frozen, one without items */
+    float weights[WEIGHTS], bias[1], frozen[OTHERS];
+    mr_model_tensor tensors[TENSORS];
+} model;
+
+/* Each rank begins with other weights. All numbers of these tests are exact in float32. */
+static void make(model *model, uint32_t rank) {
+    for (int i = 0; i < WEIGHTS; i++) model->weights[i] = (float)(100 * (int)rank + i);
+    for (int i = 0; i < OTHERS; i++) model->frozen[i] = (float)(7 + (int)rank);
+    model->bias[0] = (float)rank - 3;
+    const mr_model_tensor tensors[TENSORS] = {
+        {.name = long_name, .dtype = MR_F32, .dims = 2, .shape = {2, WEIGHTS / 2}, .data = model->weights},
+        {.name = "frozen", .dtype = MR_F32, .dims = 1, .shape = {OTHERS}, .data = model->frozen, .frozen = 1},
+        {.name = "empty", .dtype = MR_F32, .dims = 2, .shape = {0, 4}},
+        {.name = "bias", .dtype = MR_F32, .data = model->bias}};
+    memcpy(model->tensors, tensors, sizeof tensors);
+}
+
+static float gradient_of(uint32_t rank, uint64_t step, int item) {
+    return (float)((rank + 1) * (step % 4 + 1)) + (float)item;
+}
+
+#define RATE 0.25f
+
+/* What the servers hold after `steps` steps of all ranks; in BSP the mean of the gradients counts, otherwise each. */
+static void train_twin(model *twin, uint64_t steps, float share) {
+    make(twin, 0);
+    for (uint64_t step = 0; step < steps; step++)
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            for (int i = 0; i < WEIGHTS; i++) twin->weights[i] -= RATE * share * gradient_of(rank, step, i);
+            twin->bias[0] -= RATE * share * gradient_of(rank, step, 0);
+        }
+}
+
+static bool same(const model *one, const model *other) {
+    return memcmp(one->weights, other->weights, sizeof one->weights) == 0 && one->bias[0] == other->bias[0] &&
+           memcmp(one->frozen, other->frozen, sizeof one->frozen) == 0;
+}
+
+static const mr_ps_table_options table = {.size = sizeof table, .optimizer = "sgd", .rate = RATE};
+
+static mr_status open_session(mr_ps *ps, const model *model, mr_model_session **out) {
+    return mr_model_session_open(ps, model->tensors, TENSORS, &MR_OPTIONS(mr_model_session_options, .table = &table),
+                                 out);
+}
+
+static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step) {
+    static float weights[WEIGHTS], bias;
+    const void *const gradients[TENSORS] = {weights, NULL, NULL, &bias};
+    for (int i = 0; i < WEIGHTS; i++) weights[i] = gradient_of(rank, step, i);
+    bias = gradient_of(rank, step, 0);
+    return mr_model_session_push(session, gradients);
+}
+
+/* ---- A rank. */
+
+typedef struct part {
+    ps_fixture *fixture;
+    uint32_t rank;
+    uint64_t steps;
+    uint64_t dies; /* in this step, before its push; UINT64_MAX: never */
+    bool leaves;   /* before the others have ended */
+} part;
+
+static mr_status train(const part *part, mr_model_session *session) {
+    mr_status status;
+    uint64_t step;
+    while ((status = mr_model_session_begin(session, &step)) == MR_OK && step < part->steps) {
+        MR_TRY(mr_model_session_pull(session));
+        __atomic_store_n(&part->fixture->progress[part->rank], step + 1, __ATOMIC_RELEASE);
+        if (step == part->dies) kill(getpid(), SIGKILL);
+        MR_TRY(push(session, part->rank, step));
+    }
+    return status == MR_OK ? mr_model_session_pull(session) : status;
+}
+
+static int work(void *argument) {
+    const part *part = argument;
+    mr_ps *ps;
+    mr_model_session *session;
+    model model, twin;
+    make(&model, part->rank);
+    TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    mr_status status = open_session(ps, &model, &session);
+    if (status == MR_OK) status = train(part, session);
+    if (status == MR_OK && part->leaves) status = mr_model_session_leave(session);
+    if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
+    TEST_CHILD_CHECK(status == MR_OK);
+    train_twin(&twin, part->steps, 0.5f);
+    if (part->fixture->consistency == MR_PS_BSP && !part->leaves && part->steps == STEPS) {
+        for (int i = 0; i < WEIGHTS && !same(&model, &twin); i++)
+            fprintf(stderr, "%g, not %g\n", model.weights[i], twin.weights[i]);
+        TEST_CHILD_CHECK(same(&model, &twin));
+    }
+    mr_model_session_close(session);
+    mr_ps_close(ps);
+    return 0;
+}
+
+static void start(ps_fixture *fixture) {
+    assert_true(ps_fixture_init(fixture));
+    assert_true(ps_fixture_start_scheduler(fixture));
+    for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
+}
+
+static void the_ranks_train_one_model(void **state) {
+    ps_fixture fixture = {.servers = 2, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
+    start(&fixture);
+    part parts[RANKS];
+    for (uint32_t i = 0; i < RANKS; i++) {
+        parts[i] = (part){&fixture, i, STEPS, UINT64_MAX, false};
+        fixture.worker[i] = test_child_start(work, &parts[i]);
+    }
+    for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(test_child_wait(fixture.worker[i], PATIENCE_MS), 0);
+    memset(fixture.worker, 0, sizeof fixture.worker);
+    assert_true(ps_fixture_fini(&fixture));
+}
+
+/* Rank 1 dies in every fifth step, and another process continues in that step. */
+static void a_killed_rank_changes_no_bit(void **state) {
+    ps_fixture fixture = {.servers = 2, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
+    start(&fixture);
+    part stays = {&fixture, 0, STEPS, UINT64_MAX, false}, dies = {&fixture, 1, STEPS, 0, false};
+    fixture.worker[0] = test_child_start(work, &stays);
+    for (; dies.dies < STEPS; dies.dies += DIES_EVERY) {
+        assert_int_equal(test_child_run(work, &dies, PATIENCE_MS), -SIGKILL);
+        assert_int_equal(fixture.progress[1], dies.dies + 1);
+        fixture.killed++;
+    }
+    dies.dies = UINT64_MAX;
+    assert_int_equal(test_child_run(work, &dies, PATIENCE_MS), 0);
+    assert_int_equal(test_child_wait(fixture.worker[0], PATIENCE_MS), 0);
+    fixture.worker[0] = 0;
+    assert_true(ps_fixture_fini(&fixture));
+}
+
+static void a_rank_with_fewer_steps_leaves(void **state) {
+    ps_fixture fixture = {.servers = 1, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
+    start(&fixture);
+    part stays = {&fixture, 0, STEPS, UINT64_MAX, true}, goes = {&fixture, 1, STEPS / 4, UINT64_MAX, true};
+    fixture.worker[0] = test_child_start(work, &stays);
+    assert_int_equal(test_child_run(work, &goes, PATIENCE_MS), 0);
+    assert_int_equal(test_child_wait(fixture.worker[0], PATIENCE_MS), 0);
+    fixture.worker[0] = 0;
+    assert_true(ps_fixture_fini(&fixture));
+}
+
+/* ---- Without rounds, in this process. */
+
+typedef struct world {
+    ps_fixture fixture;
+    mr_ps *ps;
+} world;
+
+static int setup(void **state) {
+    static world world;
+    world.fixture = (ps_fixture){.servers = 1, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_ASP};
+    *state = &world;
+    if (!ps_fixture_init(&world.fixture) || !ps_fixture_start_scheduler(&world.fixture)) return -1;
+    ps_fixture_start_server(&world.fixture, 0);
+    world.ps = ps_fixture_connect(&world.fixture, 0);
+    return world.ps == NULL ? -1 : 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    mr_ps_close(world->ps);
+    return ps_fixture_fini(&world->fixture) ? 0 : -1;
+}
+
+static void each_push_counts_without_rounds(void **state) {
+    world *world = *state;
+    mr_ps *other = ps_fixture_connect(&world->fixture, 1);
+    mr_model_session *sessions[RANKS];
+    model models[RANKS], twin;
+    uint64_t step;
+    for (uint32_t i = 0; i < RANKS; i++) {
+        make(&models[i], i);
+        must(open_session(i == 0 ? world->ps : other, &models[i], &sessions[i]));
+    }
+    train_twin(&twin, 0, 1);
+    assert_true(same(&models[1], &twin)); /* rank 0's weights, the frozen ones too */
+    for (uint64_t i = 0; i < STEPS; i++)
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            must(mr_model_session_begin(sessions[rank], &step));
+            assert_int_equal(step, i);
+            must(mr_model_session_pull(sessions[rank]));
+            must(push(sessions[rank], rank, step));
+        }
+    train_twin(&twin, STEPS, 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++) must(mr_model_session_begin(sessions[rank], &step));
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        must(mr_model_session_pull(sessions[rank]));
+        assert_true(same(&models[rank], &twin));
+    }
+    must(mr_model_session_leave(sessions[1]));
+    mr_model_session_close(sessions[1]);
+    mr_ps_close(other);
+    assert_int_equal(push(sessions[0], 0, step), MR_OK);
+    assert_int_equal(push(sessions[0], 0, step), MR_STALE); /* no step is open */
+    assert_int_equal(mr_model_session_pull(sessions[0]), MR_STALE);
+    assert_non_null(strstr(mr_last_error(), "no step of model 'model' is open"));
+    mr_model_session_close(sessions[0]);
+}
+
+/* All servers die, and there is no checkpoint: the program is told, and continues with the weights of rank 0. */
+static void a_loss_is_reported_and_training_continues(void **state) {
+    world *world = *state;
+    mr_model_session *session;
+    model model, before;
+    uint64_t step;
+    make(&model, 0);
+    must(open_session(world->ps, &model, &session));
+    must(mr_model_session_begin(session, &step));
+    must(push(session, 0, step));
+    must(mr_model_session_begin(session, &step));
+    must(mr_model_session_pull(session));
+    before = model;
+    ps_fixture_kill(&world->fixture, &world->fixture.server[0]);
+    ps_fixture_start_server(&world->fixture, 0);
+    mr_status status;
+    while ((status = mr_model_session_pull(session)) == MR_OK) usleep(1000);
+    assert_int_equal(status, MR_STALE);
+    must(mr_model_session_begin(session, &step));
+    assert_true(same(&model, &before));
+    must(push(session, 0, 1));
+    must(mr_model_session_begin(session, &step));
+    must(mr_model_session_pull(session));
+    for (int i = 0; i < WEIGHTS; i++) assert_true(model.weights[i] == before.weights[i] - RATE * gradient_of(0, 1, i));
+    mr_model_session_close(session);
+}
+
+/* ---- Wrong arguments. */
+
+static void refused(const world *world, const mr_model_tensor *tensors, size_t count,
+                    const mr_ps_table_options *options, const char *text) {
+    mr_model_session *session;
+    assert_int_equal(mr_model_session_open(world->ps, tensors, count,
+                                           &MR_OPTIONS(mr_model_session_options, .table = options), &session),
+                     MR_INVALID);
+    assert_null(session);
+    if (strstr(mr_last_error(), text) == NULL) fail_msg("%s", mr_last_error());
+}
+
+static void wrong_arguments_are_refused(void **state) {
+    const world *world = *state;
+    model model;
+    make(&model, 0);
+    mr_model_tensor bad = model.tensors[0];
+    refused(world, model.tensors, 0, NULL, "a model of 0 tensors: it must have 1 to 999999");
+    refused(world, &model.tensors[1], 2, NULL, "no tensor to optimize");
+    bad.name = NULL;
+    refused(world, &bad, 1, NULL, "tensor 0 has no name");
+    bad = (mr_model_tensor){.name = "miniray.ready", .dtype = MR_F32, .data = model.bias};
+    refused(world, &bad, 1, NULL, "reserved");
+    bad = (mr_model_tensor){.name = "counts", .dtype = MR_I64, .data = model.bias};
+    refused(world, &bad, 1, NULL, "tensor 'counts' is not float32");
+    bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = 1, .shape = {-1}, .data = model.bias};
+    refused(world, &bad, 1, NULL, "dimension 0 is -1");
+    bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = MR_TENSOR_DIMS_MAX + 1, .data = model.bias};
+    refused(world, &bad, 1, NULL, "at most 8");
+    bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = 2, .shape = {INT64_MAX, 4}, .data = model.bias};
+    refused(world, &bad, 1, NULL, "more items than memory");
+    bad = (mr_model_tensor){.name = "w", .dtype = MR_F32};
+    refused(world, &bad, 1, NULL, "data is NULL");
+    refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS),
+            "must not set kind");
+    refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .optimizer = "adma"), "did you mean adam");
+    refused(world, (mr_model_tensor[]){model.tensors[3], model.tensors[3]}, 2, NULL, "bias");
+    mr_model_session *session;
+    uint64_t step;
+    must(open_session(world->ps, &model, &session));
+    must(mr_model_session_begin(session, &step));
+    const void *const gradients[TENSORS] = {NULL, model.frozen, NULL, NULL};
+    assert_int_equal(mr_model_session_push(session, gradients), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "tensor 1 is frozen"));
+    must(push(session, 0, step)); /* the step is still open */
+    mr_model_session_close(session);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ranks_train_one_model),
+        cmocka_unit_test(a_killed_rank_changes_no_bit),
+        cmocka_unit_test(a_rank_with_fewer_steps_leaves),
+        cmocka_unit_test_setup_teardown(each_push_counts_without_rounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_loss_is_reported_and_training_continues, setup, teardown),
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_refused, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

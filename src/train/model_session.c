@@ -207,11 +207,13 @@ static void short_name(const char *name, size_t number, char out[MR_PS_NAME_MAX]
         snprintf(out, MR_PS_NAME_MAX, "%zu:%s", number, tail);
 }
 
-static mr_status check_options(const mr_ps_table_options *table) {
+static mr_status check_options(const char *name, const mr_ps_table_options *table) {
     if (table->kind != 0 || table->arrays != NULL || table->array_count != 0 || table->dtype != 0 ||
         table->average != 0)
-        return error_set(MR_INVALID, "the options of a model's table must not set kind, dtype, arrays or average: they "
-                                     "follow from the tensors and the consistency");
+        return error_set(MR_INVALID,
+                         "model '%s': the options of its table must not set kind, dtype, arrays or average, which "
+                         "follow from the tensors and the consistency",
+                         name);
     return MR_OK;
 }
 
@@ -239,7 +241,9 @@ static mr_status describe(mr_model_session *session, const mr_model_tensor *tens
         arrays->list[i] = (mr_ps_array){.name = arrays->names[i], .dims = items == 0 ? 0 : tensors[i].dims};
         if (items != 0) memcpy(arrays->list[i].shape, tensors[i].shape, sizeof arrays->list[i].shape);
     }
-    if (!any) return error_set(MR_INVALID, "the model has no tensor to optimize: all are frozen or empty");
+    if (!any)
+        return error_set(MR_INVALID, "model '%s' has no tensor to optimize: all of its %zu are frozen or empty",
+                         session->name, session->count);
     arrays->list[session->count] = (mr_ps_array){.name = ready_name};
     return MR_OK;
 }
@@ -268,7 +272,7 @@ static mr_status open_model(mr_model_session *session, const mr_model_tensor *te
     mr_ps_table_options table = MR_OPTIONS(mr_ps_table_options, .optimizer = NULL), copy;
     OPTION_STRUCT_READ(mr_ps_table_options, admit, given, copy);
     if (given != NULL) table = *given;
-    MR_TRY(check_options(&table));
+    MR_TRY(check_options(session->name, &table));
     session->rounds = has_rounds(session->ps, &table);
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tensors, &session->tensors));
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tickets, &session->tickets));

@@ -154,7 +154,7 @@ static void bare(const bench_run *run, const void *argument, double *values) {
             must(sparse_table_touch(table, wanted, scene->keys, 0, rows, NULL));
             optim_rows(&sgd, rows, scene->keys, scene->dim, row_values, 0.01f, 1);
         } else {
-            sparse_table_read(table, wanted, scene->keys, row_values);
+            sparse_table_read(table, wanted, scene->keys, MR_F32, row_values);
         }
         spent += (double)(clock_ns() - start);
     }

@@ -90,7 +90,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
         const uint64_t *wanted = requests.keys + turn * REQUEST;
         int64_t start = clock_ns();
         if (!scene->pushes) {
-            sparse_table_read(table, wanted, REQUEST, requests.values);
+            sparse_table_read(table, wanted, REQUEST, MR_F32, requests.values);
         } else {
             if (sparse_table_touch(table, wanted, REQUEST, 0, requests.rows, NULL) != MR_OK) failed("touch");
             optim_rows(&sgd, requests.rows, REQUEST, scene->dim, requests.values, 0.01f, 1);

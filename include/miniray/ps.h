@@ -205,6 +205,7 @@ typedef struct mr_ps_table_options {
                         * age_max by steps, else by the order of pushes) [no limit] */
     uint64_t age_max;  /* sparse: rows without a push for so many steps are evicted [no limit] */
     uint32_t admit;    /* sparse: pushes that a key needs before it gets a row; earlier pushes are counted only [1] */
+    const char *precision; /* of float32: "fp32", "bf16", "fp16"; see below ["fp32"; other tables: their dtype] */
 } mr_ps_table_options;
 
 typedef struct mr_ps_table mr_ps_table; /* opaque: handle of a table, of one connection */
@@ -232,6 +233,17 @@ typedef struct mr_ps_table_list {
 } mr_ps_table_list;
 MR_API MR_MUST mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out);
 MR_API void mr_ps_table_list_free(mr_ps_table_list *list);
+
+/* ---- Precision (mr_ps_table_options.precision).
+ *
+ * The values on the wire, in both directions: pulled values and pushed gradients are rounded to the precision, to the
+ * nearest number, ties to even. Servers keep weights and the optimizer's state in fp32. With fp16, a number beyond
+ * 65,504 becomes an infinity. Pushes with `set` are not rounded. With a compression that loses something, pushes use
+ * that instead, and pulls have the precision. A float16 or bfloat16 table has the precision of its dtype.
+ *
+ * The caller's memory has the table's dtype, or that of the request (mr_ps_request_options.dtype): float32, float16 or
+ * bfloat16, for any table but those of int64. So a model in bfloat16 can push to and pull from a float32 table. Values
+ * are converted once, where fewer bytes move, and are the same wherever that is. */
 
 /* ---- Compression of pushes (mr_ps_table_options.compression).
  *
@@ -277,9 +289,9 @@ MR_API void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out);
 
 /* ---- Requests.
  *
- * Keys are ascending and distinct. The values of one key follow those of the key before, in the table's dtype. In a
- * sparse table every key has `dim` values, and `lengths` may be NULL; for vectors, `lengths` gives the number of
- * values of each key.
+ * Keys are ascending and distinct. The values of one key follow those of the key before, in the table's dtype or
+ * options->dtype. In a sparse table every key has `dim` values, and `lengths` may be NULL; for vectors, `lengths` gives
+ * the number of values of each key.
  *
  * With a ticket or a `done` function a request is asynchronous: its values are borrowed until mr_ps_wait or `done`;
  * keys and lengths are borrowed for the call. Without both it waits, at most options->timeout_us. After MR_TIMEOUT
@@ -305,6 +317,7 @@ typedef struct mr_ps_request_options {
     int64_t timeout_us; /* of a request without ticket and done [MR_PS_TIMEOUT_US] */
     int set;            /* 1: a push assigns, without the optimizer; in BSP the last rank's counts [0] */
     uint8_t priority;   /* waiting requests with a higher priority are sent first [0] */
+    mr_dtype dtype;     /* of the caller's values: MR_F32, MR_F16 or MR_BF16 [that of the table] */
 } mr_ps_request_options;
 
 MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,

@@ -115,7 +115,9 @@ static bool leaves(kv_sim_worker *worker) {
 /* ---- A step. */
 
 static kv_request request_of(kv_sim_worker *worker, kv_workload_part part) {
-    kv_request request = {.table = &worker->tables[part], .kept = true, .count = KV_WORKLOAD_ITEMS};
+    const table_info *table = &worker->tables[part];
+    kv_request request = {
+        .table = &worker->tables[part], .dtype = table->table.schema.dtype, .kept = true, .count = KV_WORKLOAD_ITEMS};
     if (part == KV_WORKLOAD_ARRAY) return request;
     request.keys = worker->keys;
     request.count = KV_WORKLOAD_KEYS;

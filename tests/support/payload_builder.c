@@ -30,6 +30,7 @@ mr_status definition_of(definition_options options, table_schema *out) {
                                      .admit = options.admit,
                                      .rows_max = options.rows_max,
                                      .age_max = options.age_max,
+                                     .precision = options.precision,
 #define X(name, ...) .name = (float)options.name,
                                      MR_PS_HYPERPARAMETERS(X)
 #undef X

@@ -11,7 +11,7 @@ typedef struct definition_options {
     uint32_t dim, block;
     bool ordered;
     uint64_t first_key, last_key;
-    const char *optimizer, *schedule, *initializer, *codec;
+    const char *optimizer, *schedule, *initializer, *codec, *precision;
     double rate;
 #define X(name, ...) double name;
     MR_PS_HYPERPARAMETERS(X)

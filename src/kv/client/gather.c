@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "kv/table/dtype_convert.h"
 
 typedef struct answer {  /* rows of one answer */
     struct answer *next; /* owned */
@@ -22,13 +23,15 @@ struct gather {
     uint64_t last_key;
     uint64_t *keys;
     uint8_t *values;
-    size_t room, row;
+    size_t room;
+    size_t row; /* bytes of a row in an answer */
+    gather_rows rows;
     size_t *count;
     uint32_t piece_count, left;
     piece pieces[];
 };
 
-mr_status gather_create(uint32_t pieces, size_t row, uint64_t last, uint64_t *keys, void *values, size_t room,
+mr_status gather_create(uint32_t pieces, gather_rows rows, uint64_t last, uint64_t *keys, void *values, size_t room,
                         size_t *count, gather **out) {
     gather *gather;
     MR_TRY(alloc_try(sizeof *gather + pieces * sizeof(piece), &gather));
@@ -36,7 +39,8 @@ mr_status gather_create(uint32_t pieces, size_t row, uint64_t last, uint64_t *ke
                               .keys = keys,
                               .values = values,
                               .room = room,
-                              .row = row,
+                              .row = rows.dim * mr_dtype_size(rows.wire),
+                              .rows = rows,
                               .count = count,
                               .piece_count = pieces,
                               .left = pieces};
@@ -73,14 +77,16 @@ static mr_status keep(const gather *gather, piece *piece, const payload_section 
 }
 
 static mr_status put_together(gather *gather) {
-    size_t at = 0;
+    const gather_rows *rows = &gather->rows;
+    size_t at = 0, row = rows->dim * mr_dtype_size(rows->dtype);
     *gather->count = 0;
     for (uint32_t i = 0; i < gather->piece_count; i++) *gather->count += gather->pieces[i].count;
     if (*gather->count > gather->room) return MR_TOO_LARGE;
     for (uint32_t i = 0; i < gather->piece_count; i++)
         for (const answer *kept = gather->pieces[i].first; kept != NULL; at += kept->count, kept = kept->next) {
             memcpy(gather->keys + at, kept->keys, kept->count * sizeof *kept->keys);
-            memcpy(gather->values + at * gather->row, kept->keys + kept->count, kept->count * gather->row);
+            dtype_convert(rows->wire, kept->keys + kept->count, rows->dtype, kept->count * rows->dim,
+                          gather->values + at * row);
         }
     return MR_OK;
 }
@@ -90,8 +96,8 @@ static uint64_t last_key(const piece *piece) { return piece->last->keys[piece->l
 mr_status gather_take(gather *gather, uint32_t number, uint32_t most, const payload_section *section) {
     MR_ASSERT(number < gather->piece_count && gather->left != 0);
     piece *piece = &gather->pieces[number];
-    if (section->op != PAYLOAD_RANGE || section->flags != 0 || section->count > most ||
-        section->values.size != section->count * gather->row)
+    if (section->op != PAYLOAD_RANGE || section->flags != 0 || section->dtype != gather->rows.wire ||
+        section->count > most || section->values.size != section->count * gather->row)
         return MR_CORRUPT;
     if (section->count != 0 && piece->count != 0 && section->keys[0] <= last_key(piece)) return MR_CORRUPT;
     MR_TRY(keep(gather, piece, section));

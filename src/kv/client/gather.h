@@ -11,9 +11,14 @@
 
 typedef struct gather gather;
 
-/* Creates a gather for `pieces` slots with rows of `row` bytes, and keys up to `last`. MR_NOMEM. */
-MR_MUST mr_status gather_create(uint32_t pieces, size_t row, uint64_t last, uint64_t *keys, void *values, size_t room,
-                                size_t *count, gather **out);
+typedef struct gather_rows { /* values of a row, and their dtypes in the answers and in the caller's memory */
+    uint32_t dim;
+    mr_dtype wire, dtype;
+} gather_rows;
+
+/* Creates a gather for `pieces` slots, and keys up to `last`. MR_NOMEM. */
+MR_MUST mr_status gather_create(uint32_t pieces, gather_rows rows, uint64_t last, uint64_t *keys, void *values,
+                                size_t room, size_t *count, gather **out);
 void gather_destroy(void *gather);
 
 /* Takes an answer to a question for `most` rows. The last answer writes all rows, and *count. MR_BUSY: the slot may

@@ -21,7 +21,8 @@ typedef struct scene {
 
 static void begin(scene *scene, size_t room) {
     *scene = (struct scene){.count = 99};
-    assert_int_equal(gather_create(PIECES, ROW, LAST, scene->keys, scene->values, room, &scene->count, &scene->gather),
+    assert_int_equal(gather_create(PIECES, (gather_rows){DIM, MR_F32, MR_F32}, LAST, scene->keys, scene->values, room,
+                                   &scene->count, &scene->gather),
                      MR_OK);
 }
 
@@ -33,8 +34,11 @@ static mr_status take_of(scene *scene, uint32_t piece, uint64_t first, uint32_t 
         keys[i] = first + i;
         for (int k = 0; k < DIM; k++) values[i * DIM + (uint32_t)k] = (float)(first + i) + (float)k / 2;
     }
-    const payload_section answer = {
-        .op = PAYLOAD_RANGE, .count = count, .keys = keys, .values = span_of(values, count * (size_t)ROW)};
+    const payload_section answer = {.op = PAYLOAD_RANGE,
+                                    .dtype = MR_F32,
+                                    .count = count,
+                                    .keys = keys,
+                                    .values = span_of(values, count * (size_t)ROW)};
     return gather_take(scene->gather, piece, most, &answer);
 }
 

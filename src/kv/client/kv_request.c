@@ -5,12 +5,33 @@
 
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
+#include "kv/table/dtype_convert.h"
 #include "ps/slot_server.h"
 
 _Static_assert(KV_REQUEST_STEP_MAX + KV_REQUEST_STEP_REST <= SLOT_SERVER_PUSH_MAX,
                "what a step may push is taken by servers");
 
+/* ---- The dtype on the wire. */
+
+mr_dtype kv_request_pushed(const kv_request *request) {
+    return request->set ? request->dtype : kv_request_pulled(request);
+}
+
+mr_dtype kv_request_pulled(const kv_request *request) {
+    mr_dtype precision = table_schema_precision(&request->table->table.schema);
+    return precision == MR_F16 || precision == MR_BF16 ? precision : request->dtype;
+}
+
 /* ---- Checks. */
+
+static mr_status check_dtype(const kv_request *request) {
+    const table_info *table = request->table;
+    mr_dtype own = table->table.schema.dtype;
+    if (dtype_convert_fits(request->dtype, own)) return MR_OK;
+    return error_set(MR_INVALID, "values of %s: table '%s' has %s, for which a request may have %s",
+                     mr_dtype_name(request->dtype), table->table.name, mr_dtype_name(own),
+                     own == MR_I64 ? "int64 only" : "float32, float16 or bfloat16");
+}
 
 mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays) {
     const table_info *table = request->table;
@@ -21,6 +42,7 @@ mr_status kv_request_check(const kv_worker *worker, const kv_request *request, b
     if ((table->table.schema.kind == TABLE_SCHEMA_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", table->table.name,
                          has_arrays ? "keys, no arrays" : "arrays, no keys");
+    MR_TRY(check_dtype(request));
     const cluster_map *map = rank_map(worker->rank);
     bool rounds = table_info_in_rounds(table);
     if (table->placement.slots != cluster_map_table_slots(map) ||
@@ -31,29 +53,18 @@ mr_status kv_request_check(const kv_worker *worker, const kv_request *request, b
     return MR_OK;
 }
 
-static bool finite(mr_dtype dtype, const void *values, size_t at) {
-    if (dtype == MR_F32) {
-        uint32_t bits;
-        memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
-        return (bits & 0x7f800000) != 0x7f800000;
-    }
-    uint16_t bits, exponent = dtype == MR_F16 ? 0x7c00 : 0x7f80;
-    memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
-    return (bits & exponent) != exponent;
-}
-
 /* Codecs with a scale or an order need finite values. */
 static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
 
 mr_status kv_request_check_finite(const kv_request *request, size_t count) {
     const table_schema *schema = &request->table->table.schema;
-    bool coded = kv_request_is_coded(request) && codec_refuses(schema->codec.id);
-    if ((!schema->refuse_nan && !coded) || schema->dtype == MR_I64) return MR_OK;
-    for (size_t i = 0; i < count; i++)
-        if (!finite(schema->dtype, request->values, i))
-            return error_set(MR_INVALID, "value %zu is not finite, which %s '%s' refuses", i,
-                             schema->refuse_nan ? "table" : "the codec of table", request->table->table.name);
-    return MR_OK;
+    bool coded = kv_request_is_coded(request);
+    mr_dtype wire = coded ? request->dtype : kv_request_pushed(request);
+    if (!schema->refuse_nan && !(coded && codec_refuses(schema->codec.id))) return MR_OK;
+    size_t first = dtype_convert_first_infinite(request->dtype, request->values, wire, count);
+    if (first == count) return MR_OK;
+    return error_set(MR_INVALID, "value %zu is not finite as %s, which %s '%s' refuses", first, mr_dtype_name(wire),
+                     schema->refuse_nan ? "table" : "the codec of table", request->table->table.name);
 }
 
 /* Outside rounds each section of a slot has a seq of its own. */
@@ -130,10 +141,13 @@ static payload_head head_of(const kv_request_builder *builder, payload_op op, si
     const table_info *table = builder->request->table;
     payload_head head = {
         .table = table->id, .op = op, .flags = builder->run ? PAYLOAD_RUN : 0, .count = (uint32_t)count};
-    if (!payload_is_push(op)) head.flags |= builder->names;
-    if (!payload_is_push(op)) return head;
+    if (!payload_is_push(op)) {
+        head.flags |= builder->names;
+        head.dtype = kv_request_pulled(builder->request);
+        return head;
+    }
     head.flags |= builder->flags;
-    head.dtype = (builder->flags & PAYLOAD_CODED) != 0 ? MR_F32 : table->table.schema.dtype;
+    head.dtype = (builder->flags & PAYLOAD_CODED) != 0 ? MR_F32 : kv_request_pushed(builder->request);
     return head;
 }
 
@@ -183,11 +197,12 @@ mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payloa
     return MR_OK;
 }
 
-/* Counts a section that is pushed without a codec. */
-static void count_plain(const kv_request_builder *builder, size_t bytes) {
+/* Counts a section of `items` values that is pushed without a codec. */
+static void count_plain(const kv_request_builder *builder, size_t bytes, size_t items) {
+    const kv_request *request = builder->request;
     push_encoder_traffic *traffic = &builder->worker->encoder.traffic;
     traffic->sections++;
-    traffic->plain_bytes += bytes;
+    traffic->plain_bytes += bytes + items * (kv_request_item(request) - mr_dtype_size(kv_request_pushed(request)));
     traffic->sent_bytes += bytes;
 }
 
@@ -204,40 +219,41 @@ mr_status kv_request_add_borrowed(kv_request_builder *builder, uint32_t slot, pa
     *room.place = *place;
     slot_queue_lend(batch, zero_copy_make(values, kv_worker_moved, worker));
     add_part(builder, queue, batch, name);
-    count_plain(builder, batch->payload.size - batch->payload.last + values.size);
+    count_plain(builder, batch->payload.size - batch->payload.last + values.size, count);
     return MR_OK;
 }
 
-static bool goes_on(const push_batch *batch, uint32_t table, payload_op op, uint64_t key) {
+static bool goes_on(const kv_request_builder *builder, const push_batch *batch, payload_op op, uint64_t key) {
     const slot_queue_run *run = &batch->run;
     uint32_t rows = batch->payload.rows;
-    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == table && run->op == op && run->last < key;
+    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == builder->request->table->id && run->op == op &&
+           run->dtype == kv_request_pushed(builder->request) && run->last < key;
 }
 
 static mr_status add_rows(const kv_request_builder *builder, slot_queue *queue, push_batch *batch, payload_op op,
-                          uint64_t key, void **values) {
-    const table_info *table = builder->request->table;
+                          size_t row, uint64_t key, void **values) {
     MR_TRY(define_in_batch(builder, queue, batch));
-    MR_TRY(payload_add_rows(&batch->payload, head_of(builder, op, 1), table->row, key, values));
-    batch->run.table = table->id;
-    batch->run.op = op;
+    MR_TRY(payload_add_rows(&batch->payload, head_of(builder, op, 1), row, key, values));
+    batch->run =
+        (slot_queue_run){.table = builder->request->table->id, .op = op, .dtype = kv_request_pushed(builder->request)};
     return MR_OK;
 }
 
 mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload_op op, uint64_t key, void **values) {
-    const table_info *table = builder->request->table;
+    uint32_t dim = builder->request->table->table.schema.dim;
+    size_t row = dim * mr_dtype_size(kv_request_pushed(builder->request));
     slot_queue *queue = &builder->worker->queues[slot];
     uint64_t name = next_name(builder->worker, queue);
     *values = NULL;
     if (there_already(queue, name)) return MR_OK;
-    push_batch *batch = slot_queue_gather(queue, PAYLOAD_HEAD + PAYLOAD_ALIGN + sizeof key + table->row);
+    push_batch *batch = slot_queue_gather(queue, PAYLOAD_HEAD + PAYLOAD_ALIGN + sizeof key + row);
     size_t before = batch->payload.size;
-    if (goes_on(batch, table->id, op, key))
+    if (goes_on(builder, batch, op, key))
         MR_TRY(payload_add_row(&batch->payload, key, values));
     else
-        MR_TRY(add_rows(builder, queue, batch, op, key, values));
+        MR_TRY(add_rows(builder, queue, batch, op, row, key, values));
     batch->run.last = key;
-    count_plain(builder, batch->payload.size - before);
+    count_plain(builder, batch->payload.size - before, dim);
     add_part(builder, queue, batch, name);
     return MR_OK;
 }
@@ -264,6 +280,8 @@ mr_status kv_request_ask(kv_request_builder *builder, uint32_t slot, payload_op 
     MR_TRY(define_in_query(builder->request->table, queue, mark, batch));
     payload_head head = head_of(builder, op, part->count);
     if (part->map_view != NULL) head.flags = PAYLOAD_AFAR;
+    part->wire = head.dtype;
+    part->dtype = builder->request->dtype;
     MR_TRY(payload_add(&batch->payload, head, 0, out));
     ask_newer(builder, slot, part, out);
     batch->names |= (builder->names & PAYLOAD_KNOWN) != 0;

@@ -5,7 +5,13 @@
  *   a stretch of an array ──► block by block to the slots of the blocks
  *
  * Values are copied once, from the caller's memory into the payload, or from the answer to the caller's memory; large
- * stretches of an array are not copied at all (zero_copy.h).
+ * stretches of an array are not copied at all (zero_copy.h). The copy converts between the dtype of the caller's memory
+ * and that of the wire (docs/decisions/040-precision.md):
+ *
+ *   gradients, pulls   a precision of bf16 or fp16: that; else the dtype of the caller's memory
+ *   assigned values    the dtype of the caller's memory
+ *
+ * No value of the caller is smaller than on the wire, and sections are cut by the bytes of the caller's values.
  * A section with more than one key has at most KV_REQUEST_SECTION bytes of values. A large request becomes several
  * pushes; their order depends on the request alone, so a replayed request is split in the same way.
  *
@@ -36,6 +42,7 @@ enum { KV_REQUEST_PUSHES = 1, KV_REQUEST_PULLS = 2 }; /* kinds of a ticket */
 
 typedef struct kv_request {
     table_info *table; /* borrowed for the call */
+    mr_dtype dtype;    /* of the caller's values */
     const uint64_t *keys;
     const uint32_t *lengths; /* NULL: rows */
     size_t count;            /* keys, or items of an array */
@@ -56,6 +63,14 @@ typedef struct kv_request {
     ticket_done_fn *done; /* NULL: no callback */
     void *context;
 } kv_request;
+
+/* The dtype of the request's pushed or pulled values on the wire. */
+mr_dtype kv_request_pushed(const kv_request *request);
+mr_dtype kv_request_pulled(const kv_request *request);
+static inline size_t kv_request_item(const kv_request *request) { return mr_dtype_size(request->dtype); }
+static inline size_t kv_request_row(const kv_request *request) { /* bytes of a row of a sparse table */
+    return kv_request_item(request) * request->table->table.schema.dim;
+}
 
 /* Every request needs an open step, else MR_STALE. MR_INVALID: keys that do not ascend, invalid lengths or values; the
  * error names them. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or too many pushes in the step.

@@ -5,11 +5,12 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
+#include "kv/table/dtype_convert.h"
 
 typedef struct stretch { /* part of one block */
     uint32_t slot, count;
     uint64_t at;  /* begin in the request, in items */
-    size_t bytes; /* bytes of the values */
+    size_t bytes; /* bytes of the caller's values */
     payload_place place;
 } stretch;
 
@@ -17,14 +18,15 @@ typedef struct stretch { /* part of one block */
 static stretch stretch_at(const kv_request *request, uint64_t at) {
     const table_info *table = request->table;
     const dense_table_plan *plan = &table->arrays[request->array].plan;
-    uint64_t item = request->first + at, left = request->count - at, most = KV_REQUEST_SECTION / table->item;
+    uint64_t item = request->first + at, left = request->count - at,
+             most = KV_REQUEST_SECTION / kv_request_item(request);
     uint32_t block = (uint32_t)(item / plan->block), first = (uint32_t)(item % plan->block);
     payload_place place = {request->array, block, dense_table_count(plan, block), first};
     uint64_t count = place.items - first;
     if (count > left) count = left;
     if (count > most) count = most;
-    return (stretch){table_info_block_slot(table, request->array, block), (uint32_t)count, at, count * table->item,
-                     place};
+    return (stretch){table_info_block_slot(table, request->array, block), (uint32_t)count, at,
+                     count * kv_request_item(request), place};
 }
 
 static mr_status check(const kv_worker *worker, const kv_request *request) {
@@ -61,15 +63,16 @@ static mr_status check_rooms(kv_worker *worker, const kv_request *request) {
 }
 
 static const uint8_t *values_of(const kv_request *request, const stretch *stretch) {
-    return (const uint8_t *)request->values + stretch->at * request->table->item;
+    return (const uint8_t *)request->values + stretch->at * kv_request_item(request);
 }
 
 static payload_op push_op(const kv_request *request) { return request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK; }
 
 static mr_status push_plain(kv_request_builder *builder, const stretch *stretch, payload_room *room) {
     const kv_request *request = builder->request;
-    MR_TRY(kv_request_add(builder, stretch->slot, push_op(request), stretch->count, stretch->bytes, room));
-    if (room->values != NULL) memcpy(room->values, values_of(request, stretch), stretch->bytes);
+    size_t bytes = kv_request_value_bytes(request, stretch->count);
+    MR_TRY(kv_request_add(builder, stretch->slot, push_op(request), stretch->count, bytes, room));
+    if (room->values != NULL) kv_request_write(request, values_of(request, stretch), stretch->count, room->values);
     return MR_OK;
 }
 
@@ -86,7 +89,7 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     MR_TRY(error_feedback_stretch(feedback_file_of(encoder->file, table->id), request->array,
                                   table->arrays[request->array].plan.items, section.place, stretch->count,
                                   &section.rests));
-    kv_request_floats(request, values_of(request, stretch), stretch->count, encoder->values);
+    dtype_convert(request->dtype, values_of(request, stretch), MR_F32, stretch->count, encoder->values);
     section.values = encoder->values;
     return kv_request_add_coded(builder, &section, room);
 }
@@ -99,19 +102,24 @@ static void forget_rests(const kv_request_builder *builder) {
         error_feedback_clear(feedback, request->array, request->first, request->count);
 }
 
+/* Whether the values are sent as they are in the caller's memory. */
+static bool is_sent_as_is(const kv_request *request) {
+    return !kv_request_is_coded(request) && kv_request_pushed(request) == request->dtype;
+}
+
 /* Whether the server can read the stretch in place: large stretches outside rounds only. In rounds values are first
  * added up with those of other ranks, so they are sent. */
 static bool lies_in_map_view(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
     const kv_request *request = builder->request;
     van *van = kv_worker_van(builder->worker);
-    mr_dtype dtype = request->table->table.schema.dtype;
     const char *head = kv_worker_head(builder->worker, stretch->slot);
     bool rounds = builder->worker->queues[stretch->slot].holds;
-    if (stretch->bytes < KV_REQUEST_SEEN || (dtype != MR_F32 && dtype != MR_I64) || rounds) return false;
+    bool stored = request->dtype == dtype_convert_stored(request->table->table.schema.dtype);
+    if (stretch->bytes < KV_REQUEST_SEEN || !stored || rounds) return false;
     *out = (payload_afar){.process = van_process(van)};
     return van_export(van) != NULL && head != NULL &&
            shm_export_holds(van_export(van), values_of(request, stretch), stretch->bytes, &out->offset) &&
-           out->offset % request->table->item == 0 && van_is_seen(van, head);
+           out->offset % kv_request_item(request) == 0 && van_is_seen(van, head);
 }
 
 /* Whether the stretch is sent without a copy: large stretches outside rounds only. In rounds the pushes to a slot are
@@ -133,7 +141,7 @@ static mr_status push_copied(kv_request_builder *builder, const stretch *stretch
 /* Pushes all stretches; the first parts are sent while the rest is split. */
 static mr_status push_all(kv_request_builder *builder) {
     const kv_request *request = builder->request;
-    bool coded = kv_request_is_coded(request);
+    bool coded = kv_request_is_coded(request), as_is = is_sent_as_is(request);
     payload_op op = push_op(request);
     size_t written = 0;
     forget_rests(builder);
@@ -141,11 +149,11 @@ static mr_status push_all(kv_request_builder *builder) {
         stretch stretch = stretch_at(request, at);
         payload_afar afar;
         at += stretch.count;
-        if (!coded && lies_in_map_view(builder, &stretch, &afar)) {
+        if (as_is && lies_in_map_view(builder, &stretch, &afar)) {
             MR_TRY(kv_request_add_afar(builder, stretch.slot, op, stretch.count, stretch.bytes, &afar, &stretch.place));
             continue;
         }
-        if (!coded && can_lend(builder, &stretch))
+        if (as_is && can_lend(builder, &stretch))
             MR_TRY(kv_request_add_borrowed(builder, stretch.slot, op, stretch.count,
                                            span_of(values_of(request, &stretch), stretch.bytes), &stretch.place));
         else
@@ -165,7 +173,8 @@ static bool sees_head(const kv_worker *worker, uint32_t slot) {
 
 static mr_status pull_all(kv_request_builder *builder) {
     const kv_request *request = builder->request;
-    size_t item = request->table->item;
+    size_t item = kv_request_item(request);
+    mr_dtype precision = table_schema_precision(&request->table->table.schema);
     for (uint64_t at = 0; at < request->count;) {
         stretch stretch = stretch_at(request, at);
         payload_room room;
@@ -174,7 +183,7 @@ static mr_status pull_all(kv_request_builder *builder) {
                         .count = stretch.count,
                         .to = (uint8_t *)request->to + stretch.at * item,
                         .bytes = stretch.bytes,
-                        .item = item,
+                        .precision = precision,
                         .streams = request->count * item >= KV_REQUEST_STREAMED,
                         .table = request->table->id,
                         .place = stretch.place};

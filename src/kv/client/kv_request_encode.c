@@ -3,11 +3,9 @@
  * Each section is encoded on its own: the values of its keys, or of its stretch, plus their residuals. If the codec
  * would not make a section smaller its values are sent plain, without loss. A section that the slot has applied in an
  * earlier term is encoded nevertheless: its loss is added to the next. */
-#include <string.h>
-
 #include "kv/client/kv_request_internal.h"
 #include "kv/codec/residual.h"
-#include "kv/engine/section_decoder.h"
+#include "kv/table/dtype_convert.h"
 #include "miniray/ps.h"
 #include "ps/stable_hash.h"
 
@@ -24,18 +22,13 @@ static codec codec_of(const kv_request *request, size_t items) {
 }
 
 size_t kv_request_value_bytes(const kv_request *request, size_t items) {
-    if (!kv_request_is_coded(request)) return items * request->table->item;
+    if (!kv_request_is_coded(request)) return items * mr_dtype_size(kv_request_pushed(request));
     codec codec = codec_of(request, items);
     return codec_bound(&codec, items);
 }
 
-void kv_request_floats(const kv_request *request, const void *from, size_t count, float *to) {
-    mr_dtype dtype = request->table->table.schema.dtype;
-    if (count == 0) return;
-    if (dtype == MR_F32)
-        memcpy(to, from, count * sizeof *to);
-    else
-        section_decoder_widen(dtype, from, count, to);
+void kv_request_write(const kv_request *request, const void *from, size_t count, void *to) {
+    dtype_convert(request->dtype, from, kv_request_pushed(request), count, to);
 }
 
 /* Random seed: differs by rank, step and section; equal in a replay. */

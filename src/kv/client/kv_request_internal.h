@@ -16,7 +16,7 @@ typedef struct kv_request_builder { /* a request that is being split */
 
 /* Checks that a step is open, and that the table exists and has arrays (`has_arrays`) or keys. */
 mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays);
-mr_status kv_request_check_finite(const kv_request *request, size_t count); /* the pushed values */
+mr_status kv_request_check_finite(const kv_request *request, size_t count); /* `count` pushed values */
 /* Whether `bytes` more (in rounds) or `sections` more (outside rounds) of this step fit into the slot's queue. */
 mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes);
 mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket);
@@ -50,8 +50,8 @@ typedef struct kv_request_section { /* a section of a push, as the input of a co
 bool kv_request_is_coded(const kv_request *request); /* by a lossy codec */
 /* upper bound for a section of `items` values */
 size_t kv_request_value_bytes(const kv_request *request, size_t items);
-/* Converts values from the table's dtype to floats. */
-void kv_request_floats(const kv_request *request, const void *from, size_t count, float *to);
+/* Converts pushed values to those on the wire. */
+void kv_request_write(const kv_request *request, const void *from, size_t count, void *to);
 /* As kv_request_add, and writes the values. The encoder has room for them and for a message of
  * kv_request_value_bytes. */
 mr_status kv_request_add_coded(kv_request_builder *builder, const kv_request_section *section, payload_room *out);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "kv/client/kv_request_internal.h"
+#include "kv/table/dtype_convert.h"
 
 enum { GATHERED_MAX = 4096 }; /* vectors of unknown lengths in one query */
 
@@ -46,7 +47,7 @@ static void add_up(const kv_request *request, uint64_t *offsets) {
     uint64_t at = 0;
     for (size_t i = 0; i < request->count; i++) {
         offsets[i] = at;
-        at += (uint64_t)request->lengths[i] * request->table->item;
+        at += (uint64_t)request->lengths[i] * kv_request_item(request);
     }
     offsets[request->count] = at;
 }
@@ -70,7 +71,7 @@ static mr_status prepare(kv_worker *worker, const kv_request *request) {
 /* ---- Sections: as many keys as fit, at least one. */
 
 static size_t value_bytes(const kv_request_builder *builder, const splitter_run *run, uint32_t i) {
-    if (has_rows(builder->request->table)) return builder->request->table->row;
+    if (has_rows(builder->request->table)) return kv_request_row(builder->request);
     const uint64_t *offset = &builder->worker->offsets[run->places[i]];
     return offset[1] - offset[0];
 }
@@ -84,10 +85,11 @@ static splitter_run cut(const kv_request_builder *builder, const splitter_run *r
         return section;
     }
     if (has_rows(builder->request->table)) {
-        uint32_t most = (uint32_t)(KV_REQUEST_SECTION / builder->request->table->row), left = run->count - from;
+        size_t row = kv_request_row(builder->request);
+        uint32_t most = (uint32_t)(KV_REQUEST_SECTION / row), left = run->count - from;
         if (most == 0) most = 1;
         section.count = left < most ? left : most;
-        *bytes = section.count * builder->request->table->row;
+        *bytes = section.count * row;
         return section;
     }
     for (uint32_t i = from; i < run->count; i++) {
@@ -116,7 +118,7 @@ static mr_status check_section(const kv_request_builder *builder, const splitter
 static mr_status check_push(kv_request_builder *builder) {
     const kv_request *request = builder->request;
     size_t values = has_rows(request->table) ? request->count * request->table->table.schema.dim
-                                             : builder->worker->offsets[request->count] / request->table->item;
+                                             : builder->worker->offsets[request->count] / kv_request_item(request);
     MR_TRY(kv_request_check_finite(request, values));
     for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&builder->worker->splitter, i);
@@ -124,7 +126,7 @@ static mr_status check_push(kv_request_builder *builder) {
         for (uint32_t from = 0; from < run.count; sections++) {
             splitter_run section = cut(builder, &run, from, &more);
             size_t size = payload_section_size(push_op(request), section.count,
-                                               kv_request_value_bytes(request, more / request->table->item));
+                                               kv_request_value_bytes(request, more / kv_request_item(request)));
             MR_TRY(check_section(builder, &section, size));
             bytes += size;
             from += section.count;
@@ -134,6 +136,13 @@ static mr_status check_push(kv_request_builder *builder) {
     return MR_OK;
 }
 
+static void convert_rows(const kv_request *request, const splitter_run *run, uint8_t *to) {
+    uint32_t dim = request->table->table.schema.dim;
+    size_t row = kv_request_row(request), wire_row = dim * mr_dtype_size(kv_request_pushed(request));
+    for (uint32_t i = 0; i < run->count; i++, to += wire_row)
+        kv_request_write(request, (const uint8_t *)request->values + run->places[i] * row, dim, to);
+}
+
 /* Rows of usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                       \
     for (uint32_t i = 0; i < run->count; i++) \
@@ -141,7 +150,7 @@ static mr_status check_push(kv_request_builder *builder) {
 
 static void copy_rows(const kv_request *request, const splitter_run *run, uint8_t *to) {
     const uint8_t *from = request->values;
-    size_t row = request->table->row;
+    size_t row = kv_request_row(request);
     switch (row) {
     case 4: COPY_ROWS(4); break;
     case 16: COPY_ROWS(16); break;
@@ -152,12 +161,14 @@ static void copy_rows(const kv_request *request, const splitter_run *run, uint8_
 }
 
 static void copy_vectors(const kv_request_builder *builder, const splitter_run *run, uint8_t *to) {
+    const kv_request *request = builder->request;
     const uint64_t *offsets = builder->worker->offsets;
+    size_t item = kv_request_item(request), wire_item = mr_dtype_size(kv_request_pushed(request));
     for (uint32_t i = 0; i < run->count; i++) {
         uint32_t place = run->places[i];
-        size_t size = offsets[place + 1] - offsets[place];
-        if (size != 0) memcpy(to, (const uint8_t *)builder->request->values + offsets[place], size);
-        to += size;
+        size_t count = (offsets[place + 1] - offsets[place]) / item;
+        kv_request_write(request, (const uint8_t *)request->values + offsets[place], count, to);
+        to += count * wire_item;
     }
 }
 
@@ -206,23 +217,26 @@ static void copy_lengths(const kv_request *request, const splitter_run *run, uin
 }
 
 static mr_status push_plain(kv_request_builder *builder, const splitter_run *run, size_t bytes, payload_room *room) {
-    MR_TRY(kv_request_add(builder, run->slot, push_op(builder->request), run->count, bytes, room));
+    const kv_request *request = builder->request;
+    size_t sent = kv_request_value_bytes(request, bytes / kv_request_item(request));
+    MR_TRY(kv_request_add(builder, run->slot, push_op(request), run->count, sent, room));
     if (room->keys == NULL) return MR_OK;
-    if (has_rows(builder->request->table))
-        copy_rows(builder->request, run, room->values);
-    else
+    if (!has_rows(request->table))
         copy_vectors(builder, run, room->values);
+    else if (kv_request_pushed(request) == request->dtype)
+        copy_rows(request, run, room->values);
+    else
+        convert_rows(request, run, room->values);
     return MR_OK;
 }
 
 /* Copies the values of a section, consecutive, as floats. */
 static void gather_floats(const kv_request_builder *builder, const splitter_run *run, float *to) {
     const kv_request *request = builder->request;
-    const table_info *table = request->table;
     for (uint32_t i = 0; i < run->count; i++) {
-        size_t place = run->places[i], count = value_bytes(builder, run, i) / table->item;
-        size_t offset = has_rows(table) ? place * table->row : builder->worker->offsets[place];
-        kv_request_floats(request, (const uint8_t *)request->values + offset, count, to);
+        size_t place = run->places[i], count = value_bytes(builder, run, i) / kv_request_item(request);
+        size_t offset = has_rows(request->table) ? place * kv_request_row(request) : builder->worker->offsets[place];
+        dtype_convert(request->dtype, (const uint8_t *)request->values + offset, MR_F32, count, to);
         to += count;
     }
 }
@@ -231,7 +245,7 @@ static mr_status push_coded(kv_request_builder *builder, const splitter_run *run
     const kv_request *request = builder->request;
     const table_info *table = request->table;
     push_encoder *encoder = &builder->worker->encoder;
-    size_t items = bytes / table->item;
+    size_t items = bytes / kv_request_item(request);
     MR_TRY(push_encoder_reserve(encoder, items, run->count, kv_request_value_bytes(request, items)));
     copy_keys(request, run, encoder->keys);
     if (!has_rows(table)) copy_lengths(request, run, encoder->lengths);
@@ -289,7 +303,8 @@ static mr_status remember(kv_request_builder *builder, uint32_t **places, const 
 static mr_status gather_vectors(kv_request_builder *builder, uint32_t **places) {
     const kv_request *request = builder->request;
     vector_gather *gather;
-    MR_TRY(vector_gather_create(request->keys, request->count, request->table->item, request->vectors, &gather));
+    MR_TRY(vector_gather_create(request->keys, request->count, kv_request_pulled(request), request->dtype,
+                                request->vectors, &gather));
     builder->ticket->memory = gather;
     builder->ticket->release = vector_gather_destroy;
     *places = vector_gather_places(gather);
@@ -315,8 +330,7 @@ static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, 
                         .places = places + from,
                         .offsets = offsets,
                         .to = builder->request->to,
-                        .bytes = table->row,
-                        .item = table->item};
+                        .bytes = kv_request_row(builder->request)};
         part.list = name_keys(builder, &section);
         mr_status status =
             kv_request_ask(builder, run->slot, rows ? PAYLOAD_GET_ROWS : PAYLOAD_GET_VECTORS, bytes, &part, &room);
@@ -374,7 +388,7 @@ static mr_status push_row(kv_request_builder *builder, const splitter_run *run) 
         return push_run(builder, run);
     }
     MR_TRY(kv_request_add_row(builder, run->slot, push_op(request), request->keys[0], &values));
-    if (values != NULL) memcpy(values, request->values, request->table->row);
+    if (values != NULL) kv_request_write(request, request->values, request->table->table.schema.dim, values);
     return MR_OK;
 }
 
@@ -387,9 +401,8 @@ static mr_status pull_row(kv_request_builder *builder, uint32_t slot) {
                     .count = 1,
                     .places = &place,
                     .to = request->to,
-                    .bytes = request->table->row,
-                    .item = request->table->item};
-    MR_TRY(kv_request_ask(builder, slot, PAYLOAD_GET_ROWS, request->table->row, &part, &room));
+                    .bytes = kv_request_row(request)};
+    MR_TRY(kv_request_ask(builder, slot, PAYLOAD_GET_ROWS, part.bytes, &part, &room));
     room.keys[0] = request->keys[0];
     return MR_OK;
 }

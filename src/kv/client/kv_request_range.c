@@ -15,7 +15,7 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
                          (ull)request->last, table->table.name, (ull)schema->first_key, (ull)schema->last_key);
     if (request->found_count == NULL || (request->count != 0 && (request->found == NULL || request->to == NULL)))
         return error_set(MR_INVALID, "mr_ps_pull_range: keys, values or count is NULL");
-    size_t most = SIZE_MAX / 2 / (table->row + sizeof(uint64_t));
+    size_t most = SIZE_MAX / 2 / (kv_request_row(request) + sizeof(uint64_t));
     if (request->count > most)
         return error_set(MR_TOO_LARGE, "mr_ps_pull_range: room for %zu rows; the limit is %zu", request->count, most);
     return MR_OK;
@@ -25,7 +25,7 @@ static mr_status check(const kv_worker *worker, const kv_request *request) {
  * has; then for those that follow (slot_queue.h). */
 static mr_status ask_slots(kv_request_builder *builder, uint32_t first, uint32_t last, gather *gather) {
     const kv_request *request = builder->request;
-    size_t row = request->table->row + sizeof(uint64_t), rows = KV_REQUEST_RANGE / row;
+    size_t row = kv_request_row(request) + sizeof(uint64_t), rows = KV_REQUEST_RANGE / row;
     if (rows > request->count) rows = request->count + 1;
     for (uint32_t slot = first; slot <= last; slot++) {
         scatter part = {.ticket = builder->ticket,
@@ -47,9 +47,10 @@ mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_
     MR_TRY(check(worker, request));
     uint32_t first = slot_placement_slot(&request->table->placement, request->first),
              last = slot_placement_slot(&request->table->placement, request->last);
+    const gather_rows rows = {request->table->table.schema.dim, kv_request_pulled(request), request->dtype};
     gather *gather;
-    MR_TRY(gather_create(last - first + 1, request->table->row, request->last, request->found, request->to,
-                         request->count, request->found_count, &gather));
+    MR_TRY(gather_create(last - first + 1, rows, request->last, request->found, request->to, request->count,
+                         request->found_count, &gather));
     mr_status status = kv_request_begin(&builder, ticket);
     if (status != MR_OK) {
         gather_destroy(gather);

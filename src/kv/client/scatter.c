@@ -3,17 +3,30 @@
 
 #include <string.h>
 
+#include "kv/table/dtype_convert.h"
+
 /* Rows of usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                           \
     for (uint32_t i = 0; i < scatter->count; i++) \
     memcpy(scatter->to + (size_t)scatter->places[i] * (size), from + (size_t)i * (size), (size))
 
+static void convert_rows(const scatter *scatter, const uint8_t *from) {
+    size_t items = scatter->bytes / mr_dtype_size(scatter->dtype), wire_row = items * mr_dtype_size(scatter->wire);
+    for (uint32_t i = 0; i < scatter->count; i++)
+        dtype_convert(scatter->wire, from + i * wire_row, scatter->dtype, items,
+                      scatter->to + scatter->places[i] * scatter->bytes);
+}
+
 static mr_status take_rows(const scatter *scatter, const payload_section *answer) {
     const uint8_t *from = answer->values.data;
-    size_t bytes = scatter->bytes;
+    size_t bytes = scatter->bytes, items = bytes / mr_dtype_size(scatter->dtype);
     if (answer->op != PAYLOAD_ROWS || answer->count != scatter->count || answer->flags != 0 ||
-        answer->values.size != bytes * scatter->count)
+        answer->dtype != scatter->wire || answer->values.size != items * mr_dtype_size(scatter->wire) * scatter->count)
         return MR_CORRUPT;
+    if (scatter->wire != scatter->dtype) {
+        convert_rows(scatter, from);
+        return MR_OK;
+    }
     switch (bytes) {
     case 4: COPY_ROWS(4); break;
     case 16: COPY_ROWS(16); break;
@@ -26,36 +39,57 @@ static mr_status take_rows(const scatter *scatter, const payload_section *answer
 
 static mr_status take_vectors(const scatter *scatter, const payload_section *answer) {
     const uint8_t *from = answer->values.data;
-    size_t left = answer->values.size;
-    if (answer->op != PAYLOAD_VECTORS || answer->count != scatter->count || answer->flags != 0) return MR_CORRUPT;
+    size_t left = answer->values.size, wire_item = mr_dtype_size(scatter->wire), item = mr_dtype_size(scatter->dtype);
+    if (answer->op != PAYLOAD_VECTORS || answer->count != scatter->count || answer->flags != 0 ||
+        answer->dtype != scatter->wire)
+        return MR_CORRUPT;
     for (uint32_t i = 0; i < scatter->count; i++) {
         uint64_t first = scatter->offsets[scatter->places[i]], room = scatter->offsets[scatter->places[i] + 1] - first;
-        size_t size = answer->lengths[i] * scatter->item, used = size < room ? size : room;
+        size_t size = answer->lengths[i] * wire_item, items = room / item;
         if (size > left) return MR_CORRUPT;
-        if (used != 0) memcpy(scatter->to + first, from, used);
-        memset(scatter->to + first + used, 0, room - used);
+        if (items > answer->lengths[i]) items = answer->lengths[i];
+        dtype_convert(scatter->wire, from, scatter->dtype, items, scatter->to + first);
+        if (items * item < room) memset(scatter->to + first + items * item, 0, room - items * item);
         from += size;
         left -= size;
     }
     return MR_OK;
 }
 
+/* Copies the block of a server, in parts that are converted in the cache of the CPU. False: it has changed. */
+static bool copy_rounded(const scatter *scatter, const shm_import *import, const payload_afar *afar) {
+    enum { PART = 4096 };
+    float part[PART];
+    size_t item = mr_dtype_size(scatter->dtype);
+    for (size_t at = 0; at < scatter->count; at += PART) {
+        size_t count = scatter->count - at < PART ? scatter->count - at : PART;
+        if (!shm_import_copy(import, (uint32_t)afar->word, afar->value, afar->offset + at * sizeof *part,
+                             count * sizeof *part, false, part))
+            return false;
+        dtype_convert_rounded(MR_F32, part, scatter->precision, scatter->dtype, count, scatter->to + at * item);
+    }
+    return true;
+}
+
 static mr_status look_at_block(const scatter *scatter, const payload_section *answer) {
     const payload_afar *afar = &answer->afar;
     const shm_import *import = scatter->map_view->see(scatter->map_view->context, afar->process);
-    if (answer->count != scatter->count || answer->count * mr_dtype_size(answer->dtype) != scatter->bytes)
-        return MR_CORRUPT;
+    if (answer->count != scatter->count || answer->dtype != dtype_convert_stored(scatter->dtype)) return MR_CORRUPT;
     if (import == NULL || afar->word > UINT32_MAX) return MR_BUSY;
-    bool same = shm_import_copy(import, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes,
-                                scatter->streams, scatter->to);
+    bool plain = answer->dtype == scatter->dtype && answer->dtype == scatter->precision;
+    bool same = plain ? shm_import_copy(import, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes,
+                                        scatter->streams, scatter->to)
+                      : copy_rounded(scatter, import, afar);
     return same ? MR_OK : MR_BUSY;
 }
 
 static mr_status take_block(const scatter *scatter, const payload_section *answer) {
     if (answer->op == PAYLOAD_BLOCK && answer->flags == PAYLOAD_AFAR && scatter->map_view != NULL)
         return look_at_block(scatter, answer);
-    if (answer->op != PAYLOAD_BLOCK || answer->flags != 0 || answer->values.size != scatter->bytes) return MR_CORRUPT;
-    memcpy(scatter->to, answer->values.data, scatter->bytes);
+    if (answer->op != PAYLOAD_BLOCK || answer->flags != 0 || answer->dtype != scatter->wire ||
+        answer->count != scatter->count || answer->values.size != scatter->count * mr_dtype_size(scatter->wire))
+        return MR_CORRUPT;
+    dtype_convert(scatter->wire, answer->values.data, scatter->dtype, scatter->count, scatter->to);
     return MR_OK;
 }
 

@@ -10,6 +10,10 @@
  *   RANGE     rows of a slot, to a gather of all slots (gather.h), as the piece of that number
  *   NOWHERE   the caller has abandoned the request, and may have freed the destination
  *
+ * The values of an answer have the dtype `wire`, those in the caller's memory `dtype`: the copy converts them. Values
+ * that are read from the server's memory are fp32 (or int64) and rounded to `precision` first, so that the caller gets
+ * the same values either way.
+ *
  * The answer of a slot that has not changed since the version of the query leaves the caller's memory unchanged.
  *
  * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
@@ -36,9 +40,10 @@ typedef struct scatter {
     const uint32_t *places;  /* `count` of them */
     const uint64_t *offsets; /* of vectors: offset of each place, in bytes */
     uint8_t *to;
-    size_t bytes;
-    size_t item;    /* bytes of a value */
-    gather *gather; /* of a range; owned by the ticket */
+    size_t bytes;         /* in the caller's memory: of a row, or of a stretch */
+    mr_dtype wire, dtype; /* of the answer's values, of the caller's */
+    mr_dtype precision;   /* of a block */
+    gather *gather;       /* of a range; owned by the ticket */
     uint32_t piece;
     vector_gather *vectors;    /* of vectors of unknown lengths; owned by the ticket */
     key_list_cache_item *list; /* held: the key list, if the slot may have cached it; NULL: it has not */

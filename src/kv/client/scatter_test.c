@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
+
 enum { SIZE = SHM_EXPORT_FRONT + (1 << 20), PROCESS = 5 };
 
 /* Writes a payload with one section, and reads the section back. */
@@ -33,7 +35,13 @@ static void rows_of_any_size_find_their_places(void **state) {
         uint8_t values[512], to[768];
         for (size_t i = 0; i < sizeof values; i++) values[i] = (uint8_t)(i * 7);
         memset(to, 0xee, sizeof to);
-        scatter part = {.kind = SCATTER_ROWS, .count = 2, .places = places, .to = to, .bytes = row, .item = 4};
+        scatter part = {.kind = SCATTER_ROWS,
+                        .count = 2,
+                        .places = places,
+                        .to = to,
+                        .bytes = row,
+                        .wire = MR_F32,
+                        .dtype = MR_F32};
         payload_section answer = section_of(&writer, PAYLOAD_ROWS, 2, 1, values, 2 * row);
         assert_int_equal(scatter_take(&part, &answer), MR_OK);
         assert_memory_equal(to + 2 * row, values, row);
@@ -59,7 +67,8 @@ static void vectors_are_cut_or_end_with_zeros(void **state) {
                     .places = places,
                     .offsets = offsets,
                     .to = (uint8_t *)to,
-                    .item = sizeof(float)};
+                    .wire = MR_F32,
+                    .dtype = MR_F32};
     payload_section answer = section_of(&writer, PAYLOAD_VECTORS, 2, 1, values, sizeof values);
     assert_int_equal(scatter_take(&part, &answer), MR_OK);
     assert_memory_equal(to, ((const float[]){2, 1, 0, 0, 0}), sizeof to);
@@ -73,7 +82,7 @@ static void why_there_is_nothing(void **state) {
     payload_section section;
     uint64_t version = 3, changed = 0;
     float to = 7;
-    scatter part = {.kind = SCATTER_BLOCK, .count = 1, .to = (uint8_t *)&to, .bytes = sizeof to};
+    scatter part = {.kind = SCATTER_BLOCK, .count = 1, .to = (uint8_t *)&to, .bytes = sizeof to, .dtype = MR_F32};
     assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
     head.count = PAYLOAD_TOO_LARGE;
     assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
@@ -102,6 +111,8 @@ static void a_mark_knows_what_was_shown(void **state) {
                     .count = 1,
                     .to = (uint8_t *)&to,
                     .bytes = sizeof to,
+                    .wire = MR_F32,
+                    .dtype = MR_F32,
                     .version = &version,
                     .changed = &changed};
     payload_section answer = section_of(&writer, PAYLOAD_BLOCK, 1, 11, &value, sizeof value);
@@ -126,8 +137,14 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     memset(memory, 1, sizeof to);
     assert_int_equal(shm_import_open(shm_export_fd(export), &import), MR_OK);
     const remote_values_map_view map_view = {see, &import};
-    scatter part = {
-        .kind = SCATTER_BLOCK, .count = ITEMS, .to = (uint8_t *)to, .bytes = sizeof to, .map_view = &map_view};
+    scatter part = {.kind = SCATTER_BLOCK,
+                    .count = ITEMS,
+                    .to = (uint8_t *)to,
+                    .bytes = sizeof to,
+                    .wire = MR_F32,
+                    .dtype = MR_F32,
+                    .precision = MR_F32,
+                    .map_view = &map_view};
     assert_true(shm_export_holds(export, memory, sizeof to, &answer.afar.offset));
     answer.afar.word = shm_export_word_take(export);
     answer.afar.value = shm_export_word(export, (uint32_t)answer.afar.word);
@@ -152,6 +169,91 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     shm_export_destroy(export);
 }
 
+/* Values are converted to the dtype of the caller's memory, from the answer and from the server's memory alike. */
+static void halves_are_the_same_on_every_path(void **state) {
+    enum { ITEMS = 5000 };
+    static const mr_dtype halves[] = {MR_F16, MR_BF16};
+    static float stored[ITEMS], wide[ITEMS], rounded[ITEMS];
+    static uint16_t sent[ITEMS], narrow[ITEMS];
+    shm_export *export;
+    shm_import import;
+    void *memory;
+    for (size_t i = 0; i < ITEMS; i++) stored[i] = ((float)i - 2000) * 1.1f;
+    assert_int_equal(shm_export_create(SIZE, &export), MR_OK);
+    assert_int_equal(shm_export_take(export, sizeof stored, &memory), MR_OK);
+    memcpy(memory, stored, sizeof stored);
+    assert_int_equal(shm_import_open(shm_export_fd(export), &import), MR_OK);
+    const remote_values_map_view map_view = {see, &import};
+    payload_section there = {
+        .op = PAYLOAD_BLOCK, .flags = PAYLOAD_AFAR, .dtype = MR_F32, .count = ITEMS, .afar = {.process = PROCESS}};
+    assert_true(shm_export_holds(export, memory, sizeof stored, &there.afar.offset));
+    there.afar.word = shm_export_word_take(export);
+    there.afar.value = shm_export_word(export, (uint32_t)there.afar.word);
+    for (int k = 0; k < 2; k++) {
+        mr_dtype half = halves[k];
+        for (size_t i = 0; i < ITEMS; i++) {
+            sent[i] = half == MR_F16 ? half_to_fp16(stored[i]) : half_to_bf16(stored[i]);
+            rounded[i] = half == MR_F16 ? half_from_fp16(sent[i]) : half_from_bf16(sent[i]);
+        }
+        const payload_section answer = {
+            .op = PAYLOAD_BLOCK, .dtype = half, .count = ITEMS, .values = span_of(sent, sizeof sent)};
+        scatter part = {.kind = SCATTER_BLOCK,
+                        .count = ITEMS,
+                        .to = (uint8_t *)wide,
+                        .bytes = sizeof wide,
+                        .wire = half,
+                        .dtype = MR_F32,
+                        .precision = half,
+                        .map_view = &map_view};
+        assert_int_equal(scatter_take(&part, &answer), MR_OK);
+        assert_memory_equal(wide, rounded, sizeof wide);
+        memset(wide, 0, sizeof wide);
+        assert_int_equal(scatter_take(&part, &there), MR_OK);
+        assert_memory_equal(wide, rounded, sizeof wide);
+        part.dtype = half; /* memory of the caller that is as narrow as the answer */
+        part.to = (uint8_t *)narrow;
+        part.bytes = sizeof narrow;
+        memset(narrow, 0, sizeof narrow);
+        assert_int_equal(scatter_take(&part, &there), MR_OK);
+        assert_memory_equal(narrow, sent, sizeof sent);
+        memset(narrow, 0, sizeof narrow);
+        assert_int_equal(scatter_take(&part, &answer), MR_OK);
+        assert_memory_equal(narrow, sent, sizeof sent);
+        part.wire = halves[1 - k]; /* another dtype than was asked for */
+        assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+    }
+    shm_import_close(&import);
+    shm_export_destroy(export);
+}
+
+static void rows_and_vectors_are_widened(void **state) {
+    static const uint32_t places[] = {1, 0}, lengths[] = {2, 1};
+    static const uint64_t offsets[] = {0, 4, 16}; /* room for 1 and for 3 */
+    uint16_t sent[4];
+    float to[4] = {9, 9, 9, 9};
+    for (int i = 0; i < 4; i++) sent[i] = half_to_fp16((float)i + 0.5f);
+    scatter part = {.kind = SCATTER_ROWS,
+                    .count = 2,
+                    .places = places,
+                    .offsets = offsets,
+                    .to = (uint8_t *)to,
+                    .bytes = 2 * sizeof *to,
+                    .wire = MR_F16,
+                    .dtype = MR_F32};
+    payload_section answer = {
+        .op = PAYLOAD_ROWS, .dtype = MR_F16, .count = 2, .lengths = lengths, .values = span_of(sent, 4 * sizeof *sent)};
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_memory_equal(to, ((const float[]){2.5f, 3.5f, 0.5f, 1.5f}), sizeof to);
+    answer.values.size -= sizeof *sent;
+    assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+    part.kind = SCATTER_VECTORS;
+    answer.op = PAYLOAD_VECTORS;
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_memory_equal(to, ((const float[]){2.5f, 0.5f, 1.5f, 0}), sizeof to);
+    answer.values.size -= sizeof *sent;
+    assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+}
+
 static void abandoned_requests_are_not_sent(void **state) {
     static const uint32_t place = 0;
     static const float value = 1;
@@ -163,7 +265,8 @@ static void abandoned_requests_are_not_sent(void **state) {
                     .places = &place,
                     .to = (uint8_t *)&to,
                     .bytes = sizeof to,
-                    .item = sizeof to,
+                    .wire = MR_F32,
+                    .dtype = MR_F32,
                     .version = &version,
                     .changed = &changed};
     payload_section answer = section_of(&writer, PAYLOAD_ROWS, 1, 4, &value, sizeof value);
@@ -178,6 +281,8 @@ static void abandoned_requests_are_not_sent(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_any_size_find_their_places),
+        cmocka_unit_test(halves_are_the_same_on_every_path),
+        cmocka_unit_test(rows_and_vectors_are_widened),
         cmocka_unit_test(vectors_are_cut_or_end_with_zeros),
         cmocka_unit_test(why_there_is_nothing),
         cmocka_unit_test(a_mark_knows_what_was_shown),

@@ -237,6 +237,7 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
     payload_head head = {.table = part->table,
                          .op = PAYLOAD_GET_BLOCK,
                          .flags = part->map_view != NULL ? PAYLOAD_AFAR : 0,
+                         .dtype = part->wire,
                          .count = part->count};
     payload_room room;
     MR_TRY(payload_add(&batch->payload, head, 0, &room));
@@ -253,7 +254,7 @@ static mr_status ask_vectors(slot_queue *queue, uint64_t step, const scatter *pa
     again.list = NULL;
     again.places += from;
     again.count = count;
-    const payload_head head = {.table = part->table, .op = PAYLOAD_GET_VECTORS, .count = count};
+    const payload_head head = {.table = part->table, .op = PAYLOAD_GET_VECTORS, .dtype = part->wire, .count = count};
     MR_TRY(payload_add(&batch->payload, head, 0, &room));
     vector_gather_keys(part->vectors, again.places, count, room.keys);
     slot_queue_expect(batch, &again);
@@ -268,7 +269,8 @@ static mr_status ask_rest(slot_queue *queue, uint64_t step, const scatter *part)
     uint64_t range[2];
     size_t rows = gather_rest(part->gather, part->piece, &range[0], &range[1]);
     if (rows < again.count) again.count = (uint32_t)rows;
-    const payload_head head = {.table = part->table, .op = PAYLOAD_GET_RANGE, .count = again.count};
+    const payload_head head = {
+        .table = part->table, .op = PAYLOAD_GET_RANGE, .dtype = part->wire, .count = again.count};
     MR_TRY(payload_add(&batch->payload, head, 0, &room));
     memcpy(room.range, range, sizeof range);
     slot_queue_expect(batch, &again);
@@ -312,7 +314,11 @@ static bool is_forgotten(span answer) {
 
 static mr_status list_keys(payload_writer *out, const payload_section *section, const key_list_cache_item *item) {
     payload_room room;
-    payload_head head = {.table = section->table, .op = section->op, .flags = PAYLOAD_LISTED, .count = item->count};
+    payload_head head = {.table = section->table,
+                         .op = section->op,
+                         .flags = PAYLOAD_LISTED,
+                         .dtype = section->dtype,
+                         .count = item->count};
     MR_TRY(payload_add(out, head, 0, &room));
     *room.version = section->version;
     memcpy(room.keys, item->keys, item->count * sizeof *room.keys);

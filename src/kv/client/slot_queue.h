@@ -38,7 +38,8 @@ enum { SLOT_QUEUE_BATCH = 256 * 1024, SLOT_QUEUE_ANSWER = 1 << 20, SLOT_QUEUE_LO
 typedef struct slot_queue_run {
     uint32_t table;
     payload_op op;
-    uint64_t last; /* last key */
+    mr_dtype dtype; /* of the values */
+    uint64_t last;  /* last key */
 } slot_queue_run;
 
 typedef struct push_batch {

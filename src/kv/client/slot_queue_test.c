@@ -64,7 +64,8 @@ static uint64_t pull(scene *scene, uint64_t step, uint64_t behind, float *to, co
                                         .places = place,
                                         .to = (uint8_t *)to,
                                         .bytes = sizeof *to,
-                                        .item = sizeof *to});
+                                        .wire = MR_F32,
+                                        .dtype = MR_F32});
     tickets_end(&scene->tickets, ticket, MR_OK);
     return tickets_number(ticket);
 }
@@ -276,6 +277,8 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
                     .count = 4,
                     .to = (uint8_t *)to,
                     .bytes = sizeof to,
+                    .wire = MR_F32,
+                    .dtype = MR_F32,
                     .table = 1,
                     .place = {0, 2, 8, 4},
                     .map_view = &map_view};
@@ -291,6 +294,7 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
         assert_true(payload_next(&reader, &asked));
         assert_int_equal(asked.flags, looks ? PAYLOAD_AFAR : 0); /* at last the values are sent */
         assert_int_equal(asked.place.first, 4);
+        assert_int_equal(asked.dtype, MR_F32);
         slot_queue_asked(&scene.queue, batch);
         payload_writer writer = {0};
         payload_room room;

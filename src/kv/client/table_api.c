@@ -255,6 +255,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                .admit = d->kind == TABLE_SCHEMA_SPARSE && d->admit == 0 ? 1 : d->admit,
                                .rows_max = d->rows_max,
                                .age_max = d->age_max,
+                               .precision = table_schema_precision_name(d),
 #define X(name, ...) .name = d->settings.name,
                                MR_PS_HYPERPARAMETERS(X)
 #undef X
@@ -330,6 +331,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_r
     mr_ps *ps = table->handle.ps;
     uint64_t number;
     kv_request->table = &table->table;
+    kv_request->dtype = options->dtype != 0 ? options->dtype : table->table.table.schema.dtype;
     kv_request->priority = options->priority;
     kv_request->set = options->set != 0;
     kv_request->mark = options->version;

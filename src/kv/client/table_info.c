@@ -30,8 +30,6 @@ mr_status table_info_init(table_info *table_info, const table_catalog_table *tab
                                           .first_slot = first,
                                           .first_key = schema->first_key,
                                           .last = schema->last_key}};
-    table_info->item = mr_dtype_size(schema->dtype);
-    table_info->row = table_info->item * schema->dim;
     MR_TRY(slot_placement_check(&table_info->placement));
     table_catalog_table_copy(&table_info->table, table);
     table_schema_encode(schema, table_info->define);

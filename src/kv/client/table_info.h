@@ -32,7 +32,6 @@ typedef struct table_info {
     uint8_t define[TABLE_SCHEMA_SIZE];
     consistency consistency;
     slot_placement_table placement;
-    size_t item, row;         /* bytes of a value; bytes of a row of a sparse table */
     table_info_array *arrays; /* by number */
     uint64_t generation;      /* for which the marks are valid */
     table_info_mark *marks;   /* by slot, from the table's first slot */

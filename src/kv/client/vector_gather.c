@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "kv/table/dtype_convert.h"
 
 typedef struct part {
     struct part *next;
@@ -14,7 +15,8 @@ typedef struct part {
 
 struct vector_gather {
     mr_ps_vectors **result;
-    size_t count, item;
+    size_t count;
+    mr_dtype wire, dtype;
     size_t left;            /* keys without an answer */
     part *parts;            /* owned: kept values */
     uint64_t *keys;         /* by place; in the memory of this struct, as the next three */
@@ -27,15 +29,14 @@ _Static_assert(sizeof(struct vector_gather) % sizeof(uint64_t) == 0, "the keys a
 
 /* One allocation: the struct, the values, then the lengths. */
 static mr_status put_together(const vector_gather *gather) {
-    size_t total = 0, at = 0, head = sizeof(mr_ps_vectors);
+    size_t total = 0, at = 0, head = sizeof(mr_ps_vectors), item = mr_dtype_size(gather->dtype);
     for (size_t i = 0; i < gather->count; i++) total += gather->lengths[i];
     mr_ps_vectors *result;
-    MR_TRY(alloc_try(head + total * gather->item + gather->count * sizeof(uint32_t) + sizeof(uint32_t), &result));
+    MR_TRY(alloc_try(head + total * item + gather->count * sizeof(uint32_t) + sizeof(uint32_t), &result));
     uint8_t *values = (uint8_t *)result + head;
     for (size_t i = 0; i < gather->count; i++) {
-        size_t size = gather->lengths[i] * gather->item;
-        if (size != 0) memcpy(values + at, gather->values[i], size);
-        at += size;
+        dtype_convert(gather->wire, gather->values[i], gather->dtype, gather->lengths[i], values + at);
+        at += gather->lengths[i] * item;
     }
     at = (at + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
     if (gather->count != 0) memcpy(values + at, gather->lengths, gather->count * sizeof(uint32_t));
@@ -47,12 +48,12 @@ static mr_status put_together(const vector_gather *gather) {
     return MR_OK;
 }
 
-mr_status vector_gather_create(const uint64_t *keys, size_t count, size_t item, mr_ps_vectors **result,
-                               vector_gather **out) {
+mr_status vector_gather_create(const uint64_t *keys, size_t count, mr_dtype wire, mr_dtype dtype,
+                               mr_ps_vectors **result, vector_gather **out) {
     vector_gather *gather;
     size_t per_key = sizeof *keys + sizeof *gather->values + sizeof *gather->lengths + sizeof *gather->places;
     MR_TRY(alloc_try(sizeof *gather + count * per_key, &gather));
-    *gather = (struct vector_gather){.result = result, .count = count, .item = item, .left = count};
+    *gather = (struct vector_gather){.result = result, .count = count, .wire = wire, .dtype = dtype, .left = count};
     gather->keys = (uint64_t *)(gather + 1);
     gather->values = (const uint8_t **)(gather->keys + count);
     gather->lengths = (uint32_t *)(gather->values + count);
@@ -83,9 +84,10 @@ void vector_gather_keys(const vector_gather *gather, const uint32_t *places, uin
 
 static bool is_whole(const vector_gather *gather, const payload_section *answer, uint32_t count) {
     size_t items = 0;
-    if (answer->op != PAYLOAD_VECTORS || answer->count != count || answer->flags != 0) return false;
+    if (answer->op != PAYLOAD_VECTORS || answer->count != count || answer->flags != 0 || answer->dtype != gather->wire)
+        return false;
     for (uint32_t i = 0; i < count; i++) items += answer->lengths[i];
-    return answer->values.size == items * gather->item;
+    return answer->values.size == items * mr_dtype_size(gather->wire);
 }
 
 mr_status vector_gather_take(vector_gather *gather, const uint32_t *places, uint32_t count,
@@ -101,7 +103,7 @@ mr_status vector_gather_take(vector_gather *gather, const uint32_t *places, uint
     for (uint32_t i = 0; i < count; i++) {
         gather->values[places[i]] = at;
         gather->lengths[places[i]] = answer->lengths[i];
-        at += answer->lengths[i] * gather->item;
+        at += answer->lengths[i] * mr_dtype_size(gather->wire);
     }
     gather->left -= count;
     return gather->left == 0 ? put_together(gather) : MR_OK;

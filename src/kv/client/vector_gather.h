@@ -12,10 +12,10 @@
 
 typedef struct vector_gather vector_gather;
 
-/* Creates a gather for these keys, which are copied, with values of `item` bytes. Without keys, *result is set at once.
- * MR_NOMEM. */
-MR_MUST mr_status vector_gather_create(const uint64_t *keys, size_t count, size_t item, mr_ps_vectors **result,
-                                       vector_gather **out);
+/* Creates a gather for these keys, which are copied. Answers have the dtype `wire`, the result has `dtype`. Without
+ * keys, *result is set at once. MR_NOMEM. */
+MR_MUST mr_status vector_gather_create(const uint64_t *keys, size_t count, mr_dtype wire, mr_dtype dtype,
+                                       mr_ps_vectors **result, vector_gather **out);
 void vector_gather_destroy(void *gather);
 
 uint32_t *vector_gather_places(vector_gather *gather); /* room for the places of all keys, for the parts */

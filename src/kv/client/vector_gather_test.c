@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
+
 enum { KEYS = 5 };
 
 static const uint64_t keys[KEYS] = {3, 20, 21, 300, 4000};
@@ -18,7 +20,7 @@ static const uint32_t lengths[KEYS] = {2, 0, 3, 1, 0};
 static vector_gather *begin(mr_ps_vectors **result) {
     vector_gather *gather;
     *result = NULL;
-    assert_int_equal(vector_gather_create(keys, KEYS, sizeof(float), result, &gather), MR_OK);
+    assert_int_equal(vector_gather_create(keys, KEYS, MR_F32, MR_F32, result, &gather), MR_OK);
     return gather;
 }
 
@@ -33,8 +35,11 @@ static mr_status take(vector_gather *gather, const uint32_t *places, uint32_t co
         own[i] = lengths[places[i]];
         for (uint32_t k = 0; k < own[i]; k++) values[at++] = value_of(places[i], k);
     }
-    const payload_section answer = {
-        .op = PAYLOAD_VECTORS, .count = count, .lengths = own, .values = span_of(values, (at + more) * sizeof(float))};
+    const payload_section answer = {.op = PAYLOAD_VECTORS,
+                                    .dtype = MR_F32,
+                                    .count = count,
+                                    .lengths = own,
+                                    .values = span_of(values, (at + more) * sizeof(float))};
     return vector_gather_take(gather, places, count, &answer);
 }
 
@@ -77,10 +82,34 @@ static void malformed_answers_are_rejected(void **state) {
     vector_gather_destroy(gather);
 }
 
+static void halves_are_widened_and_narrowed(void **state) {
+    static const uint64_t key = 7;
+    static const uint32_t place = 0, length = 3;
+    const uint16_t sent[] = {half_to_bf16(1), half_to_bf16(-2.5f), half_to_bf16(1e30f)};
+    const payload_section answer = {
+        .op = PAYLOAD_VECTORS, .dtype = MR_BF16, .count = 1, .lengths = &length, .values = span_of(sent, sizeof sent)};
+    mr_ps_vectors *result;
+    vector_gather *gather;
+    assert_int_equal(vector_gather_create(&key, 1, MR_BF16, MR_F32, &result, &gather), MR_OK);
+    assert_int_equal(vector_gather_take(gather, &place, 1, &answer), MR_OK);
+    assert_memory_equal(result->values, ((const float[]){1, -2.5f, half_from_bf16(sent[2])}), 3 * sizeof(float));
+    vector_gather_destroy(gather);
+    mr_ps_vectors_free(result);
+    assert_int_equal(vector_gather_create(&key, 1, MR_BF16, MR_F16, &result, &gather), MR_OK);
+    assert_int_equal(vector_gather_take(gather, &place, 1, &answer), MR_OK);
+    assert_memory_equal(result->values, ((const uint16_t[]){0x3c00, 0xc100, 0x7c00}), 3 * sizeof(uint16_t));
+    assert_int_equal(result->lengths[0], 3);
+    vector_gather_destroy(gather);
+    mr_ps_vectors_free(result);
+    assert_int_equal(vector_gather_create(&key, 1, MR_F16, MR_F16, &result, &gather), MR_OK);
+    assert_int_equal(vector_gather_take(gather, &place, 1, &answer), MR_CORRUPT); /* not the dtype that was asked for */
+    vector_gather_destroy(gather);
+}
+
 static void no_keys_have_a_result_at_once(void **state) {
     mr_ps_vectors *result = NULL;
     vector_gather *gather;
-    assert_int_equal(vector_gather_create(NULL, 0, sizeof(int64_t), &result, &gather), MR_OK);
+    assert_int_equal(vector_gather_create(NULL, 0, MR_I64, MR_I64, &result, &gather), MR_OK);
     assert_true(result != NULL && result->count == 0 && result->value_count == 0);
     mr_ps_vectors_free(result);
     vector_gather_destroy(gather);
@@ -90,6 +119,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_come_in_any_order),
         cmocka_unit_test(malformed_answers_are_rejected),
+        cmocka_unit_test(halves_are_widened_and_narrowed),
         cmocka_unit_test(no_keys_have_a_result_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

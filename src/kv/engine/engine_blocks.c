@@ -129,13 +129,12 @@ static const void *shown_of(const engine *engine, const engine_block *block, boo
     return before ? dense_table_kept(block->table) : dense_table_values(block->table);
 }
 
-/* Place of the exported block. False for fp16 and bf16, which are not stored as such. */
+/* Place of the exported block, whose values are fp32 or int64. */
 bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
                            payload_afar *out) {
     const engine_block *block = engine_block_find(table, place);
-    mr_dtype dtype = table->schema.dtype;
     uint32_t word;
-    if (block == NULL || (dtype != MR_F32 && dtype != MR_I64)) return false;
+    if (block == NULL) return false;
     *out = (payload_afar){.process = engine->host == NULL ? 0 : engine->host->process};
     const void *values = shown_of(engine, block, kept);
     if (!dense_table_is_seen(block->table, values, place->first, &out->offset, &word, &out->value)) return false;
@@ -144,13 +143,13 @@ bool engine_look_for_block(const engine *engine, const engine_table *table, cons
 }
 
 void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
-                       bool kept, void *out) {
+                       bool kept, mr_dtype dtype, void *out) {
     const engine_block *block = engine_block_find(table, place);
     if (block == NULL) {
         dense_table_options options = engine_block_options(engine, table, place);
-        initializer_read(&options.init, options.dtype, 0, (size_t)place->block * table->schema.block + place->first,
-                         count, out);
+        initializer_read(&options.init, dtype, 0, (size_t)place->block * table->schema.block + place->first, count,
+                         out);
         return;
     }
-    dense_table_read(block->table, shown_of(engine, block, kept), place->first, count, out);
+    dense_table_read(block->table, shown_of(engine, block, kept), place->first, count, dtype, out);
 }

@@ -137,9 +137,9 @@ typedef struct engine_note { /* row numbers of a cached key list */
     uint32_t numbers[];
 } engine_note;
 
-/* Reads rows. `note` may be NULL. */
+/* Reads rows, in a dtype that fits the table's. `note` may be NULL. */
 void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
-                      void *out);
+                      mr_dtype dtype, void *out);
 /* Keys from first to last that have a row, ascending, at most `most` (0: all). The caller frees them. MR_NOMEM. */
 MR_MUST mr_status engine_range(engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
                                uint64_t **keys, size_t *count);
@@ -150,7 +150,7 @@ bool engine_block_fits(const engine *engine, const engine_table *table, const pa
 bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
                            payload_afar *out);
 void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
-                       bool kept, void *out);
+                       bool kept, mr_dtype dtype, void *out);
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place);
 static inline uint64_t engine_block_key(const payload_place *place) {
     return (uint64_t)place->array << 32 | place->block;

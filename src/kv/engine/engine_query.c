@@ -20,6 +20,7 @@ typedef struct question {
     engine_note *note; /* row numbers of the key list; NULL: none */
     bool kept;
     uint64_t version;
+    mr_dtype dtype; /* of the answer's values */
     payload_writer *answer;
 } question;
 
@@ -30,7 +31,9 @@ static mr_status open_answer(const question *question, payload_op op, size_t cou
     if (count > UINT32_MAX || value_bytes > PAYLOAD_ANSWER_MAX) return MR_TOO_LARGE;
     size_t size = payload_section_size(op, (uint32_t)count, value_bytes);
     if (value_bytes > 0 && question->answer->size + size > PAYLOAD_ANSWER_MAX) return MR_TOO_LARGE;
-    payload_head head = {question->section->table, op, flags, question->table->schema.dtype, (uint32_t)count};
+    bool afar = (flags & PAYLOAD_AFAR) != 0;
+    mr_dtype dtype = afar ? dtype_convert_stored(question->table->schema.dtype) : question->dtype;
+    payload_head head = {question->section->table, op, flags, dtype, (uint32_t)count};
     MR_TRY(payload_add(question->answer, head, value_bytes, room));
     *room->version = question->version;
     return MR_OK;
@@ -41,9 +44,10 @@ static mr_status answer_rows(const question *question) {
     const engine_table *table = question->table;
     payload_room room;
     if (table->schema.kind != TABLE_SCHEMA_SPARSE) return MR_INVALID;
-    size_t bytes = section->count * sparse_table_value_bytes(table->sparse);
+    size_t bytes = section->count * sparse_table_value_bytes(table->sparse, question->dtype);
     MR_TRY(open_answer(question, PAYLOAD_ROWS, section->count, 0, bytes, &room));
-    engine_show_rows(table, section->keys, section->count, question->kept, question->note, room.values);
+    engine_show_rows(table, section->keys, section->count, question->kept, question->note, question->dtype,
+                     room.values);
     return MR_OK;
 }
 
@@ -55,11 +59,11 @@ static mr_status answer_range(const question *question) {
     if (table->schema.kind != TABLE_SCHEMA_SPARSE) return MR_INVALID;
     MR_TRY(engine_range(table, question->section->first, question->section->last, question->section->count,
                         question->kept, &keys, &count));
-    size_t bytes = count * sparse_table_value_bytes(table->sparse);
+    size_t bytes = count * sparse_table_value_bytes(table->sparse, question->dtype);
     mr_status status = open_answer(question, PAYLOAD_RANGE, count, 0, bytes, &room);
     if (status == MR_OK && count > 0) {
         memcpy(room.keys, keys, count * sizeof *keys);
-        engine_show_rows(table, keys, count, question->kept, NULL, room.values);
+        engine_show_rows(table, keys, count, question->kept, NULL, question->dtype, room.values);
     }
     free(keys);
     return status;
@@ -68,7 +72,7 @@ static mr_status answer_range(const question *question) {
 static mr_status answer_vectors(const question *question) {
     const payload_section *section = question->section;
     const engine_table *table = question->table;
-    mr_dtype dtype = table->schema.dtype;
+    mr_dtype dtype = question->dtype, stored = dtype_convert_stored(table->schema.dtype);
     size_t items = 0, from = 0;
     uint32_t length;
     payload_room room;
@@ -80,7 +84,7 @@ static mr_status answer_vectors(const question *question) {
     from = 0;
     for (uint32_t i = 0; i < section->count; i++) {
         const void *values = engine_vector(table, section->keys[i], question->kept, &from, &room.lengths[i]);
-        if (room.lengths[i] > 0) dtype_convert_values(dtype, values, room.lengths[i], to);
+        dtype_convert(stored, values, dtype, room.lengths[i], to);
         to += room.lengths[i] * mr_dtype_size(dtype);
     }
     return MR_OK;
@@ -99,9 +103,10 @@ static mr_status answer_block(const question *question) {
         memcpy(room.values, &afar, sizeof afar);
         return MR_OK;
     }
-    size_t bytes = section->count * mr_dtype_size(table->schema.dtype);
+    size_t bytes = section->count * mr_dtype_size(question->dtype);
     MR_TRY(open_answer(question, PAYLOAD_BLOCK, section->count, 0, bytes, &room));
-    engine_show_block(question->engine, table, &section->place, section->count, question->kept, room.values);
+    engine_show_block(question->engine, table, &section->place, section->count, question->kept, question->dtype,
+                      room.values);
     return MR_OK;
 }
 
@@ -113,8 +118,17 @@ static mr_status answer_look(const question *question) {
     return MR_OK;
 }
 
-static mr_status answer(const question *question) {
+/* The dtype that a query asks for; a push gets its answer in the table's dtype. False: it does not fit the table. */
+static bool find_dtype(question *question) {
+    const payload_section *section = question->section;
+    mr_dtype own = question->table->schema.dtype;
+    question->dtype = payload_is_query(section->op) && section->dtype != 0 ? section->dtype : own;
+    return dtype_convert_fits(own, question->dtype);
+}
+
+static mr_status answer(question *question) {
     payload_room room;
+    if (!find_dtype(question)) return MR_INVALID;
     uint64_t known = question->section->version;
     if (known != 0 && known == question->version && question->section->op != PAYLOAD_GET_LOOK)
         return open_answer(question, PAYLOAD_SAME, 0, 0, 0, &room);
@@ -225,7 +239,8 @@ static void make_room(const engine *engine, span request, payload_writer *out) {
     for (payload_section section; payload_next(&reader, &section);) {
         const engine_table *table = payload_asks(&section) ? engine_table_find(engine, section.table, false) : NULL;
         if (table == NULL || section.op == PAYLOAD_GET_RANGE || (section.flags & PAYLOAD_AFAR) != 0) continue;
-        size_t values = section.count * mr_dtype_size(table->schema.dtype);
+        bool plain = payload_is_push(section.op) || section.dtype == 0 || section.op == PAYLOAD_GET_LOOK;
+        size_t values = section.count * mr_dtype_size(plain ? table->schema.dtype : section.dtype);
         if (table->sparse != NULL) values *= table->schema.dim;
         size += payload_section_size(PAYLOAD_ROWS, section.count, values);
     }

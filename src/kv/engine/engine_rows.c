@@ -161,37 +161,40 @@ void engine_evict(engine *engine, engine_table *table) {
 
 /* ---- Queries. */
 
-/* Writes the previous values of a row, in the table's dtype. */
-static void show_old(const engine_table *table, uint64_t key, const undo_log_entry *entry, uint8_t *out) {
+/* Writes the previous values of a row. */
+static void show_old(const engine_table *table, uint64_t key, const undo_log_entry *entry, mr_dtype dtype,
+                     uint8_t *out) {
     const table_schema *schema = &table->schema;
     if (!entry->there)
-        initializer_read(&schema->init, schema->dtype, key, 0, schema->dim, out);
+        initializer_read(&schema->init, dtype, key, 0, schema->dim, out);
     else
-        dtype_convert_values(schema->dtype, undo_log_values(&table->log, entry), schema->dim, out);
+        dtype_convert(dtype_convert_stored(schema->dtype), undo_log_values(&table->log, entry), dtype, schema->dim,
+                      out);
 }
 
-static void read_rows(const engine_table *table, const uint64_t *keys, size_t count, engine_note *note, void *out) {
+static void read_rows(const engine_table *table, const uint64_t *keys, size_t count, engine_note *note, mr_dtype dtype,
+                      void *out) {
     if (note == NULL) {
-        sparse_table_read(table->sparse, keys, count, out);
+        sparse_table_read(table->sparse, keys, count, dtype, out);
         return;
     }
     uint64_t changes = sparse_table_changes(table->sparse);
     if (note->table == table->schema.id && note->changes == changes) {
-        sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
+        sparse_table_read_noted(table->sparse, keys, count, note->numbers, dtype, out);
         return;
     }
-    sparse_table_read_noting(table->sparse, keys, count, note->numbers, out);
+    sparse_table_read_noting(table->sparse, keys, count, note->numbers, dtype, out);
     note->table = table->schema.id;
     note->changes = changes;
 }
 
 void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
-                      void *out) {
-    size_t bytes = sparse_table_value_bytes(table->sparse), from = 0;
-    read_rows(table, keys, count, note, out);
+                      mr_dtype dtype, void *out) {
+    size_t bytes = sparse_table_value_bytes(table->sparse, dtype), from = 0;
+    read_rows(table, keys, count, note, dtype, out);
     for (size_t i = 0; kept && i < count && from < table->log.count; i++) {
         const undo_log_entry *entry = undo_log_find(&table->log, keys[i], &from);
-        if (entry != NULL) show_old(table, keys[i], entry, (uint8_t *)out + i * bytes);
+        if (entry != NULL) show_old(table, keys[i], entry, dtype, (uint8_t *)out + i * bytes);
     }
 }
 

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/half.h"
-#include "base/simd.h"
 #include "kv/codec/codec.h"
+#include "kv/table/dtype_convert.h"
 
 void section_decoder_fini(section_decoder *decoder) {
     for (size_t i = 0; i < COMPRESSOR_IDS; i++)
@@ -68,29 +67,19 @@ const payload_section *section_decoder_unfold_any(section_decoder *decoder, cons
     return list_keys(decoder, unpress(decoder, section));
 }
 
-SIMD_CLONES static void widen(mr_dtype dtype, const uint16_t *restrict from, size_t count, float *restrict to) {
-    if (dtype == MR_F16)
-        for (size_t i = 0; i < count; i++) to[i] = half_from_fp16(from[i]);
-    else
-        for (size_t i = 0; i < count; i++) to[i] = half_from_bf16(from[i]);
-}
-
-void section_decoder_widen(mr_dtype dtype, const void *from, size_t count, float *to) { widen(dtype, from, count, to); }
-
 const void *section_decoder_values(section_decoder *decoder, const payload_section *section, mr_dtype dtype,
                                    size_t items) {
     bool coded = (section->flags & PAYLOAD_CODED) != 0;
-    if (section->dtype != dtype && (section->dtype != MR_F32 || dtype == MR_I64)) return NULL;
+    if (!dtype_convert_fits(section->dtype, dtype)) return NULL;
     if (items > PAYLOAD_BYTES_MAX / sizeof(float)) return NULL;
     if ((section->flags & PAYLOAD_AFAR) != 0)
-        return section->dtype == dtype ? remote_values_values(decoder->map_view, section, items * mr_dtype_size(dtype))
-                                       : NULL;
+        return remote_values_values(decoder->map_view, section, items * mr_dtype_size(section->dtype));
     if (!coded && section->values.size != items * mr_dtype_size(section->dtype)) return NULL;
     if (!coded && (section->dtype == MR_F32 || section->dtype == MR_I64)) return section->values.data;
     if (section->dtype == MR_I64) return NULL;
     float *values = room(&decoder->values, &decoder->values_room, items * sizeof *values + 1);
     if (coded) return codec_decode(section->values, values, items) == MR_OK ? values : NULL;
-    widen(section->dtype, (const uint16_t *)(const void *)section->values.data, items, values);
+    dtype_convert(section->dtype, section->values.data, MR_F32, items, values);
     return values;
 }
 

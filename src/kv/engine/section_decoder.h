@@ -34,11 +34,9 @@ static inline const payload_section *section_decoder_unfold(section_decoder *dec
 }
 
 /* Values of a push: `items` numbers, fp32, or int64 for counters; valid until the next call. NULL: another number of
- * values, a malformed codec message, or not the table's dtype `dtype`. */
+ * values, a malformed codec message, or a dtype that does not fit the table's, `dtype` (dtype_convert.h). */
 const void *section_decoder_values(section_decoder *decoder, const payload_section *section, mr_dtype dtype,
                                    size_t items);
-
-void section_decoder_widen(mr_dtype dtype, const void *from, size_t count, float *to); /* converts MR_F16 or MR_BF16 */
 
 /* Number of values per key of a push with keys; 0: not a whole number. The section is not empty. */
 size_t section_decoder_dim(const payload_section *section);

@@ -36,11 +36,12 @@
  * version of the caller's values (0: none); if that version is still the newest, the answer is SAME. Versions of
  * different generations of a deployment are unrelated.
  *
- * Values are in the table's dtype; those of fp16 and bf16 tables may also be in fp32. With PAYLOAD_CODED they are a
- * codec's message (codec.h) of all values of the section. With PAYLOAD_PRESSED the body is a compressor's message
- * (compress.h) of the body. With PAYLOAD_AFAR, of blocks only, the values lie in the memory of a process of the same
- * machine (net/shm/shm_export.h), and a payload_afar has their place; in GET_BLOCK the flag means that the caller can
- * read that memory.
+ * Values of int64 tables are int64. Those of other tables are fp32, fp16 or bf16, whatever the table's dtype; a query
+ * has the dtype in which its answer is wanted, or 0: the table's. With PAYLOAD_CODED they are a codec's message
+ * (codec.h) of all values of the section. With PAYLOAD_PRESSED the body is a compressor's message (compress.h) of the
+ * body. With PAYLOAD_AFAR, of blocks only, the values lie in the memory of a process of the same machine
+ * (net/shm/shm_export.h), as fp32 or int64, and a payload_afar has their place; in GET_BLOCK the flag means that the
+ * caller can read that memory.
  *
  * With PAYLOAD_RUN, of pushed or queried rows, the keys are consecutive, at most PAYLOAD_RUN_MAX, and the section has
  * only the first one (section_decoder.h makes the others).

@@ -205,6 +205,34 @@ static mr_status make_optimizer(const mr_ps_table_options *options, const char *
     return MR_OK;
 }
 
+static const struct {
+    const char *name;
+    mr_dtype dtype;
+} precisions[] = {{"fp32", MR_F32}, {"bf16", MR_BF16}, {"fp16", MR_F16}};
+enum { PRECISIONS = sizeof precisions / sizeof *precisions };
+
+const char *table_schema_precision_name(const table_schema *schema) {
+    mr_dtype dtype = table_schema_precision(schema);
+    for (size_t i = 0; i < PRECISIONS; i++)
+        if (precisions[i].dtype == dtype) return precisions[i].name;
+    return "none";
+}
+
+/* Sets the precision; the one that the dtype implies has one encoding, 0. */
+static mr_status parse_precision(const char *text, table_schema *out) {
+    char hint[NEAREST_NAME_HINT_MAX];
+    mr_dtype dtype = 0;
+    for (size_t i = 0; i < PRECISIONS; i++)
+        if (strcmp(precisions[i].name, text) == 0) dtype = precisions[i].dtype;
+    if (dtype == 0)
+        return error_set(MR_INVALID, "unknown precision '%s'; expected fp32, bf16 or fp16%s", text,
+                         nearest_name_among(text, "fp32, bf16, fp16", hint));
+    out->precision = dtype == out->dtype ? 0 : dtype;
+    if (out->precision == 0 || out->dtype == MR_F32) return MR_OK;
+    return error_set(MR_INVALID, "precision '%s': a table of %s cannot have it; use the dtype float32", text,
+                     mr_dtype_name(out->dtype));
+}
+
 mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, table_schema *out) {
     table_schema made = {.id = id,
                          .kind = (table_schema_kind)options->kind,
@@ -226,6 +254,7 @@ mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, tab
     MR_TRY(parse_schedule(options->schedule == NULL ? "constant" : options->schedule, &made.schedule));
     MR_TRY(parse_initializer(options->initializer == NULL ? "zeros" : options->initializer, &made.init));
     MR_TRY(parse_codec(options->compression == NULL ? "none" : options->compression, &made));
+    if (options->precision != NULL) MR_TRY(parse_precision(options->precision, &made));
     made.init.seed = made.codec.seed = options->seed;
     MR_TRY(table_schema_check(&made));
     *out = made;
@@ -288,6 +317,9 @@ static mr_status check_dtype(const table_schema *d) {
     if (d->dtype != MR_F32 && d->dtype != MR_F16 && d->dtype != MR_BF16 && d->dtype != MR_I64)
         return error_set(MR_INVALID, "a table of %s: expected float32, float16, bfloat16 or int64",
                          mr_dtype_name(d->dtype));
+    if (d->precision != 0 && (d->dtype != MR_F32 || (d->precision != MR_F16 && d->precision != MR_BF16)))
+        return error_set(MR_INVALID, "precision %d of a table of %s: only float32 tables have one, bf16 or fp16",
+                         (int)d->precision, mr_dtype_name(d->dtype));
     if (d->dtype == MR_I64 && d->average) return error_set(MR_INVALID, "int64 tables have no average");
     return MR_OK;
 }

@@ -19,6 +19,7 @@
  *   initializer  zeros, constant:A, uniform:FROM:TO, normal:MEAN:DEVIATION (initializer.h)          zeros
  *   compression  none, fp16, bf16, int8, sign, topk[:PART], randk[:PART] (codec.h); lz4, zstd;
  *                or one of each, as in int8+zstd                                                    none
+ *   precision    fp32, bf16, fp16: of fp32 tables; others have that of their dtype                  fp32
  *
  * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
  * momentum = 0 is 0.9.) The default rate is 0.001 for adam, adamw and lamb, 0.01 for the others; add has the fixed rate
@@ -27,7 +28,8 @@
  *   bytes             schema
  *   TABLE_SCHEMA_SIZE  the fields of TABLE_SCHEMA_FIELDS in their order, without gaps; enumerations have 4 bytes
  *
- * The hyperparameters of later releases come last. A schema of an earlier release ends before them: they are 0.
+ * The fields of later releases come last, hyperparameters at the very end. A schema of an earlier release ends before
+ * them: they are 0.
  *
  * Pure data. */
 #pragma once
@@ -67,7 +69,8 @@ typedef struct table_schema {
     uint32_t admit;  /* sparse: touches that a key needs for a row; 0 and 1: the first */
     /* sparse: keys per slot, with those that are only counted, above which the oldest are evicted; 0: no limit */
     uint64_t rows_max;
-    uint64_t age_max; /* sparse: steps after which a key without a push is evicted; 0: never */
+    uint64_t age_max;   /* sparse: steps after which a key without a push is evicted; 0: never */
+    mr_dtype precision; /* MR_F16 or MR_BF16, of an fp32 table; 0: that of the dtype (table_schema_precision) */
 } table_schema;
 
 #define TABLE_SCHEMA_SETTING(name, ...) X(settings.name, #name)
@@ -103,13 +106,16 @@ typedef struct table_schema {
     X(admit, "admit")                                 \
     X(rows_max, "rows_max")                           \
     X(age_max, "age_max")                             \
+    TABLE_SCHEMA_FIELDS_LATER(X)
+
+/* Those of releases after 0.2.0. */
+#define TABLE_SCHEMA_FIELDS_LATER(X) \
+    X(precision, "precision")        \
     MR_PS_HYPERPARAMETERS_LATER(TABLE_SCHEMA_SETTING)
 
 #define X(field, name) +sizeof(((table_schema *)NULL)->field)
 enum { TABLE_SCHEMA_SIZE = 0 TABLE_SCHEMA_FIELDS(X) };
-#undef X
-#define X(...) +sizeof(float)
-enum { TABLE_SCHEMA_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
+enum { TABLE_SCHEMA_SIZE_LATER = 0 TABLE_SCHEMA_FIELDS_LATER(X) };
 #undef X
 
 /* Makes and checks a schema. Zero and NULL mean the default, see above; arrays and consistency are not used.
@@ -119,6 +125,12 @@ MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID;
 
 void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]);
 MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORRUPT. Includes table_schema_check */
+
+/* The dtype to which pulled values and pushed gradients are rounded; MR_I64: they are not rounded. */
+static inline mr_dtype table_schema_precision(const table_schema *schema) {
+    return schema->precision != 0 ? schema->precision : schema->dtype;
+}
+const char *table_schema_precision_name(const table_schema *schema); /* as in the options, static; int64: "none" */
 
 /* Whether the effect of a push depends on other slots (engine_norms.c), which requires rounds. Of user-defined
  * optimizers only servers can tell. */

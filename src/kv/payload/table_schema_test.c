@@ -178,7 +178,30 @@ static table_schema some(void) {
                                      .refuse_nan = true,
                                      .admit = 3,
                                      .rows_max = 1000,
-                                     .age_max = 50});
+                                     .age_max = 50,
+                                     .precision = "bf16"});
+}
+
+static void a_precision_is_that_of_the_dtype_or_of_fp32(void **state) {
+    table_schema plain = make((definition_options){.precision = "fp32"}),
+                 half = make((definition_options){.precision = "fp16"}),
+                 own = make((definition_options){.dtype = MR_BF16, .precision = "bf16"});
+    assert_int_equal(plain.precision, 0); /* one encoding for each meaning */
+    assert_int_equal(own.precision, 0);
+    assert_int_equal(table_schema_precision(&plain), MR_F32);
+    assert_int_equal(table_schema_precision(&half), MR_F16);
+    assert_int_equal(table_schema_precision(&own), MR_BF16);
+    assert_string_equal(table_schema_precision_name(&half), "fp16");
+    assert_string_equal(table_schema_precision_name(&own), "bf16");
+    table_schema counters = make((definition_options){.dtype = MR_I64});
+    assert_string_equal(table_schema_precision_name(&counters), "none");
+    assert_refused((definition_options){.precision = "fp61"}, "unknown precision 'fp61'; expected fp32, bf16 or fp16");
+    assert_refused((definition_options){.precision = "fp16", .dtype = MR_BF16}, "a table of bfloat16 cannot have it");
+    assert_refused((definition_options){.precision = "fp32", .dtype = MR_I64}, "a table of int64 cannot have it");
+    for (mr_dtype dtype = 1; dtype < 20; dtype++) { /* as decoded */
+        half.precision = dtype;
+        assert_int_equal(table_schema_check(&half), dtype == MR_F16 || dtype == MR_BF16 ? MR_OK : MR_INVALID);
+    }
 }
 
 static void bytes_come_back(void **state) {
@@ -199,11 +222,14 @@ static void wrong_bytes_are_no_schema(void **state) {
     uint8_t bytes[TABLE_SCHEMA_SIZE + 1] = {0};
     table_schema_encode(&before, bytes);
     const size_t first =
-        TABLE_SCHEMA_SIZE - TABLE_SCHEMA_SIZE_LATER; /* as written by a release without the later hyperparameters */
+        TABLE_SCHEMA_SIZE - TABLE_SCHEMA_SIZE_LATER; /* as written by a release without the later fields */
     for (size_t size = 0; size <= sizeof bytes; size++)
         if (size < first || size > TABLE_SCHEMA_SIZE)
             assert_int_equal(table_schema_decode(span_of(bytes, size), &after), MR_CORRUPT);
     assert_int_equal(table_schema_decode(span_of(bytes, first), &after), MR_OK);
+    assert_int_equal(after.precision, 0);
+    assert_int_equal(table_schema_precision(&after), MR_F32);
+    after.precision = before.precision;
     assert_null(table_schema_differs(&before, &after));
     rng rng;
     rng_init(&rng, 1);
@@ -229,6 +255,9 @@ static void differences_have_names(void **state) {
     b = some();
     b.press = COMPRESSOR_STORED;
     assert_string_equal(table_schema_differs(&a, &b), "codec");
+    b = some();
+    b.precision = MR_F16;
+    assert_string_equal(table_schema_differs(&a, &b), "precision");
 }
 
 int main(void) {
@@ -240,6 +269,7 @@ int main(void) {
         cmocka_unit_test(an_error_names_the_invalid_option),
         cmocka_unit_test(settings_that_the_optimizer_has_not_are_said),
         cmocka_unit_test(texts_that_mean_nothing_are_said),
+        cmocka_unit_test(a_precision_is_that_of_the_dtype_or_of_fp32),
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(wrong_bytes_are_no_schema),
         cmocka_unit_test(differences_have_names),

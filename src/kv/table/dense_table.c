@@ -161,9 +161,11 @@ bool dense_table_is_seen(const dense_table *table, const void *values, uint32_t 
     return true;
 }
 
-void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, void *out) {
+void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, mr_dtype dtype,
+                      void *out) {
     MR_ASSERT(first <= table->items && count <= table->items - first);
-    dtype_convert_values(table->options.dtype, (const uint8_t *)values + first * table->item, count, out);
+    dtype_convert(dtype_convert_stored(table->options.dtype), (const uint8_t *)values + first * table->item, dtype,
+                  count, out);
 }
 
 /* ---- Chunks. Values come first, then the previous version, regardless of which of the two arrays has which. */

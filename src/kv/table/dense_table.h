@@ -90,9 +90,10 @@ void dense_table_changed(dense_table *table, const void *values);
 bool dense_table_is_seen(const dense_table *table, const void *values, uint32_t first, uint64_t *offset, uint32_t *word,
                          uint64_t *value);
 
-/* Reads `count` values from item `first` of the block, in the table's dtype; `out` is aligned for it. `values` is a
- * result of dense_table_values or dense_table_kept. */
-void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, void *out);
+/* Reads `count` values from item `first` of the block, in a dtype that fits the table's (dtype_convert.h); `out` is
+ * aligned for it. `values` is a result of dense_table_values or dense_table_kept. */
+void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, mr_dtype dtype,
+                      void *out);
 
 /* ---- Pieces.
  *

@@ -38,7 +38,7 @@ static void how_it_is_cut_does_not_show_in_the_values(void **state) {
             dense_table *table = make(&options, i);
             assert_int_equal(dense_table_items(table), dense_table_count(&plan, i));
             assert_int_equal((uintptr_t)dense_table_values(table) % 64, 0);
-            dense_table_read(table, dense_table_values(table), 0, dense_table_items(table),
+            dense_table_read(table, dense_table_values(table), 0, dense_table_items(table), MR_F32,
                              cut + dense_table_first(&plan, i));
             assert_true(dense_table_state(table, 1)[0] == 0 &&
                         dense_table_state(table, 0)[dense_table_items(table) - 1] == 0);
@@ -84,7 +84,7 @@ static void the_version_before_is_kept(void **state) {
         assert_ptr_equal(dense_table_values(table), to);
         assert_ptr_equal(dense_table_kept(table), from);
         uint16_t out[2];
-        dense_table_read(table, dense_table_kept(table), 7, 2, out);
+        dense_table_read(table, dense_table_kept(table), 7, 2, MR_BF16, out);
         assert_int_equal(out[1], half_to_bf16(8 * (float)(version - 1)));
     }
     dense_table_destroy(table);
@@ -99,7 +99,7 @@ static void counters_are_wide(void **state) {
     dense_table *table = make(&options, 0);
     ((int64_t *)dense_table_next(table))[9] += INT64_C(1) << 50;
     int64_t out[10];
-    dense_table_read(table, dense_table_values(table), 0, 10, out);
+    dense_table_read(table, dense_table_values(table), 0, 10, MR_I64, out);
     assert_true(out[0] == 3 && out[9] == (INT64_C(1) << 50) + 3);
     dense_table_destroy(table);
 }

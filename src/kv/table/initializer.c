@@ -85,6 +85,6 @@ void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, siz
     for (size_t at = 0; at < count; at += STEP) {
         size_t size = count - at < STEP ? count - at : STEP;
         fill_floats(init, key, first + at, size, values);
-        dtype_convert_values(dtype, values, size, (uint16_t *)out + at);
+        dtype_convert(MR_F32, values, dtype, size, (uint16_t *)out + at);
     }
 }

@@ -61,8 +61,8 @@ sparse_table_look sparse_table_look_at(const sparse *table) {
                                         key_order_bytes(table->order)};
 }
 
-size_t sparse_table_value_bytes(const sparse *table) {
-    return table->options.dim * mr_dtype_size(table->options.dtype);
+size_t sparse_table_value_bytes(const sparse *table, mr_dtype dtype) {
+    return table->options.dim * mr_dtype_size(dtype);
 }
 size_t sparse_table_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
 
@@ -289,8 +289,8 @@ mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, 
 
 /* ---- Reading. */
 
-static void read_absent(const sparse *table, uint64_t key, void *out) {
-    initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
+static void read_absent(const sparse *table, uint64_t key, mr_dtype dtype, void *out) {
+    initializer_read(&table->options.init, dtype, key, 0, table->options.dim, out);
 }
 
 /* Rows of a size known to the compiler are copied in a few instructions. */
@@ -299,21 +299,20 @@ static void read_absent(const sparse *table, uint64_t key, void *out) {
         if (i + AHEAD < count && numbers[i + AHEAD] != 0) fetch_row(row_pool_at(&pool, numbers[i + AHEAD]), lines); \
         const void *row = row_of(&pool, numbers[i]);                                                                \
         if (__builtin_expect(row == NULL, 0))                                                                       \
-            read_absent(table, keys[i], to);                                                                        \
+            read_absent(table, keys[i], dtype, to);                                                                 \
         else                                                                                                        \
             how;                                                                                                    \
     }
 
 void sparse_table_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers,
-                             void *out) {
+                             mr_dtype dtype, void *out) {
     const row_pool pool = table->pool;
-    mr_dtype dtype = table->options.dtype;
-    size_t bytes = sparse_table_value_bytes(table), lines = lines_of(table);
+    size_t bytes = sparse_table_value_bytes(table, dtype), lines = lines_of(table);
     uint8_t *to = out;
     for (size_t i = 0; i < least(AHEAD, count); i++)
         if (numbers[i] != 0) fetch_row(row_pool_at(&pool, numbers[i]), lines);
     if (dtype == MR_F16 || dtype == MR_BF16)
-        READ_EACH(dtype_convert_values(dtype, row, table->options.dim, to))
+        READ_EACH(dtype_convert(MR_F32, row, dtype, table->options.dim, to))
     else if (bytes == sizeof(float))
         READ_EACH(memcpy(to, row, sizeof(float)))
     else if (bytes == HUGE_PAGES_LINE)
@@ -322,39 +321,40 @@ void sparse_table_read_noted(const sparse *table, const uint64_t *keys, size_t c
         READ_EACH(row_pool_copy(to, row, bytes))
 }
 
-void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
-    size_t bytes = sparse_table_value_bytes(table);
+void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers,
+                              mr_dtype dtype, void *out) {
+    size_t bytes = sparse_table_value_bytes(table, dtype);
     for (size_t at = 0; at < count; at += LOT) {
         size_t lot = least(count - at, LOT);
         find(table, keys + at, lot, numbers + at);
-        sparse_table_read_noted(table, keys + at, lot, numbers + at, (uint8_t *)out + at * bytes);
+        sparse_table_read_noted(table, keys + at, lot, numbers + at, dtype, (uint8_t *)out + at * bytes);
     }
 }
 
 /* Reads a single row, without prefetching. */
-static void read_one(const sparse *table, uint64_t key, void *out) {
+static void read_one(const sparse *table, uint64_t key, mr_dtype dtype, void *out) {
     const void *row = row_of(&table->pool, find_key(table, key));
-    mr_dtype dtype = table->options.dtype;
     if (row == NULL)
-        read_absent(table, key, out);
+        read_absent(table, key, dtype, out);
     else if (dtype == MR_F16 || dtype == MR_BF16)
-        dtype_convert_values(dtype, row, table->options.dim, out);
+        dtype_convert(MR_F32, row, dtype, table->options.dim, out);
     else
         row_pool_copy(out, row, table->value_bytes);
 }
 
-static void read_many(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+static void read_many(const sparse *table, const uint64_t *keys, size_t count, mr_dtype dtype, void *out) {
     uint32_t numbers[LOT];
-    size_t bytes = sparse_table_value_bytes(table);
+    size_t bytes = sparse_table_value_bytes(table, dtype);
     for (size_t at = 0; at < count; at += LOT)
-        sparse_table_read_noting(table, keys + at, least(count - at, LOT), numbers, (uint8_t *)out + at * bytes);
+        sparse_table_read_noting(table, keys + at, least(count - at, LOT), numbers, dtype, (uint8_t *)out + at * bytes);
 }
 
-void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, mr_dtype dtype, void *out) {
+    MR_ASSERT(dtype_convert_fits(table->options.dtype, dtype));
     if (count == 1)
-        read_one(table, keys[0], out);
+        read_one(table, keys[0], dtype, out);
     else
-        read_many(table, keys, count, out);
+        read_many(table, keys, count, dtype, out);
 }
 
 uint64_t sparse_table_changes(const sparse *table) { return table->pool.changes; }

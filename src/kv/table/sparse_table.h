@@ -62,8 +62,8 @@ MR_MUST mr_status sparse_table_check(const sparse_table_options *options); /* MR
 MR_MUST mr_status sparse_table_create(const sparse_table_options *options, sparse **out);
 void sparse_table_destroy(sparse *table);
 sparse_table_look sparse_table_look_at(const sparse *table);
-size_t sparse_table_value_bytes(const sparse *table); /* bytes of a row as sparse_table_read writes it */
-size_t sparse_table_row_bytes(const sparse *table);   /* bytes of a stored row: values, then state */
+size_t sparse_table_value_bytes(const sparse *table, mr_dtype dtype); /* bytes of a row in this dtype */
+size_t sparse_table_row_bytes(const sparse *table);                   /* bytes of a stored row: values, then state */
 
 /* Rows of these keys; missing ones are made, or NULL if a key is not admitted yet. A row is valid until the next touch
  * or unpack. A repeated key is touched repeatedly. absent[i], unless NULL: the key had no row before. MR_NOMEM: no key
@@ -71,14 +71,16 @@ size_t sparse_table_row_bytes(const sparse *table);   /* bytes of a stored row: 
 MR_MUST mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
                                      bool *absent);
 
-/* Reads the values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
-void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
+/* Reads the values of these keys, in a dtype that fits the table's (dtype_convert.h), one row after another; `out` is
+ * aligned for it. */
+void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, mr_dtype dtype, void *out);
 
 /* Same, for keys that will be read again: `numbers` gets their row numbers, 0 for none. They are valid as long as
  * sparse_table_changes is unchanged, and save the lookup. */
-void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out);
+void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers,
+                              mr_dtype dtype, void *out);
 void sparse_table_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers,
-                             void *out);
+                             mr_dtype dtype, void *out);
 uint64_t sparse_table_changes(const sparse *table); /* number of times that a key got or lost a row */
 
 const void *sparse_table_find(const sparse *table, uint64_t key); /* stored row of the key; NULL: none */

@@ -36,7 +36,7 @@ static void rows_begin_as_they_read_before(void **state) {
     void *rows[COUNT];
     float *before = calloc(COUNT, DIM * sizeof *before), *after = calloc(COUNT, DIM * sizeof *after);
     for (uint64_t i = 0; i < COUNT; i++) keys[i] = i * i * 977;
-    sparse_table_read(table, keys, COUNT, before);
+    sparse_table_read(table, keys, COUNT, MR_F32, before);
     assert_int_equal(sparse_table_look_at(table).rows, 0);
     assert_int_equal(sparse_table_touch(table, keys, COUNT, 0, rows, NULL), MR_OK);
     for (size_t i = 0; i < COUNT; i++) {
@@ -46,9 +46,9 @@ static void rows_begin_as_they_read_before(void **state) {
         ((float *)rows[i])[0] = (float)i;
         before[i * DIM] = (float)i;
     }
-    sparse_table_read(table, keys, COUNT, after);
+    sparse_table_read(table, keys, COUNT, MR_F32, after);
     assert_memory_equal(before, after, COUNT * DIM * sizeof *before);
-    for (size_t i = 0; i < COUNT; i++) sparse_table_read(table, &keys[i], 1, after + i * DIM);
+    for (size_t i = 0; i < COUNT; i++) sparse_table_read(table, &keys[i], 1, MR_F32, after + i * DIM);
     assert_memory_equal(before, after, COUNT * DIM * sizeof *before);
     assert_int_equal(sparse_table_look_at(table).rows, COUNT);
     free(before);
@@ -63,7 +63,7 @@ static void one_alone_is_touched_as_many_are(void **state) {
     void *one, *both[2];
     bool absent[2] = {false, false};
     float shown[2][DIM];
-    sparse_table_read(table, &keys[0], 1, shown[0]);
+    sparse_table_read(table, &keys[0], 1, MR_F32, shown[0]);
     assert_int_equal(sparse_table_touch(table, &keys[0], 1, 0, &one, absent), MR_OK);
     assert_true(absent[0]);
     assert_memory_equal(one, shown[0], sizeof shown[0]);
@@ -90,16 +90,16 @@ static void rows_are_read_by_their_numbers(void **state) {
     assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK);
     uint64_t changes = sparse_table_changes(table);
     assert_true(changes != 0);
-    sparse_table_read_noting(table, keys, COUNT, numbers, found);
+    sparse_table_read_noting(table, keys, COUNT, numbers, MR_F32, found);
     for (size_t i = 0; i < COUNT; i++) assert_true((numbers[i] != 0) == (i % 2 == 0));
     for (int again = 0; again < 2; again++) {
         assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK); /* all rows exist already */
         for (size_t i = 0; i < COUNT / 2; i++) ((float *)rows[i])[1] += 1;
         assert_int_equal(sparse_table_changes(table), changes);
-        sparse_table_read(table, keys, COUNT, found);
+        sparse_table_read(table, keys, COUNT, MR_F32, found);
         for (size_t count = 0; count <= COUNT; count += 50) { /* as many keys as are prefetched, fewer, and more */
             memset(noted, 0, sizeof noted);
-            sparse_table_read_noted(table, keys, count, numbers, noted);
+            sparse_table_read_noted(table, keys, count, numbers, MR_F32, noted);
             assert_memory_equal(noted, found, count * sizeof *noted);
         }
     }
@@ -152,10 +152,10 @@ static void many_keys_are_found_as_one_is(void **state) {
     for (size_t count = 0; count <= MOST; count++) {
         memset(values, 0, sizeof values);
         sparse_table_rows_of(table, keys, count, found);
-        sparse_table_read_noting(table, keys, count, numbers, values);
+        sparse_table_read_noting(table, keys, count, numbers, MR_F32, values);
         for (size_t i = 0; i < count; i++) {
             const void *row = sparse_table_find(table, keys[i]);
-            sparse_table_read(table, &keys[i], 1, one);
+            sparse_table_read(table, &keys[i], 1, MR_F32, one);
             assert_ptr_equal(found[i], row);
             assert_int_equal(numbers[i] != 0, row != NULL);
             assert_memory_equal(values[i], one, sizeof one);
@@ -178,28 +178,28 @@ static void halves_are_read_from_a_whole_master(void **state) {
     const mr_dtype dtypes[] = {MR_F16, MR_BF16};
     for (size_t k = 0; k < 2; k++) {
         sparse_table_options options = embedding(3, 0);
-        options.dtype = dtypes[k];
+        if (k == 1) options.dtype = MR_BF16; /* the dtype of a read need not be the table's */
         sparse *table = make(options);
         uint64_t keys[2] = {5, 6};
         uint16_t out[6];
         void *row;
         touch_one(table, 5, 0, &row);
         ((float *)row)[1] = 1 + 0x1p-20f; /* exact in fp32, but in neither half precision type */
-        sparse_table_read(table, keys, 2, out);
+        sparse_table_read(table, keys, 2, dtypes[k], out);
         for (size_t i = 0; i < 3; i++) {
             float value = ((float *)row)[i];
             assert_int_equal(out[i], k == 0 ? half_to_fp16(value) : half_to_bf16(value));
         }
         uint16_t alone[3];
         for (size_t i = 0; i < 2; i++) {
-            sparse_table_read(table, &keys[i], 1, alone);
+            sparse_table_read(table, &keys[i], 1, dtypes[k], alone);
             assert_memory_equal(alone, out + 3 * i, sizeof alone);
         }
         float absent[3];
         initializer_fill(&options.init, MR_F32, 6, 0, 3, absent);
         assert_int_equal(out[4], k == 0 ? half_to_fp16(absent[1]) : half_to_bf16(absent[1]));
         assert_true(((const float *)sparse_table_find(table, 5))[1] == 1 + 0x1p-20f);
-        assert_int_equal(sparse_table_value_bytes(table), 6);
+        assert_int_equal(sparse_table_value_bytes(table, dtypes[k]), 6);
         sparse_table_destroy(table);
     }
 }
@@ -213,7 +213,7 @@ static void counters_count(void **state) {
     assert_ptr_equal(rows[0], rows[2]);
     int64_t out[4];
     keys[1] = 9;
-    sparse_table_read(table, keys, 2, out);
+    sparse_table_read(table, keys, 2, MR_I64, out);
     assert_true(out[0] == 5 && out[1] == 5 + (INT64_C(2) << 40) && out[2] == 5 && out[3] == 5);
     sparse_table_destroy(table);
 }

@@ -199,7 +199,7 @@ typedef struct mr_ps_table_options {
     float clip_norm;   /* BSP: the sum or mean of a step over the whole table is scaled to at most this L2 norm; a sum
                         * that is not finite is left out [no clipping] */
     uint64_t seed;     /* of the initializer and of randk [0] */
-    int average;       /* 1: BSP uses the mean over the ranks [0: the sum] */
+    int average;       /* 1: BSP uses the mean over the ranks (mr_ps_skip); other tables: MR_INVALID [0: the sum] */
     int refuse_nan;    /* 1: a push that contains a NaN or an infinity is MR_INVALID [0] */
     uint64_t rows_max; /* sparse: rows of a slot; beyond it the rows that were pushed to longest ago are evicted (with
                         * age_max by steps, else by the order of pushes) [no limit] */
@@ -318,6 +318,7 @@ typedef struct mr_ps_request_options {
     int set;            /* 1: a push assigns, without the optimizer; in BSP the last rank's counts [0] */
     uint8_t priority;   /* waiting requests with a higher priority are sent first [0] */
     mr_dtype dtype;     /* of the caller's values: MR_F32, MR_F16 or MR_BF16 [that of the table] */
+    int skip_nonfinite; /* 1: a push with a value that is not finite is left out, see mr_ps_skip [0] */
 } mr_ps_request_options;
 
 MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
@@ -380,6 +381,25 @@ MR_API MR_MUST mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, vo
 MR_API MR_MUST mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled,
                                                uint64_t first, size_t count, const mr_ps_request_options *options,
                                                mr_ps_ticket *ticket);
+
+/* ---- Steps without a part of this rank.
+ *
+ * A gradient that is not finite must not reach the weights. With options->skip_nonfinite a push looks at all its values
+ * before anything is sent, as they would be sent: a number beyond 65,504 is not finite in fp16. If one is not finite,
+ *
+ *   BSP       all pushes of this rank in the step are left out, to all tables of BSP, those before and after it too.
+ *             `average` divides by the ranks that are not left out; if all are, the step changes nothing. (A rank that
+ *             ends a step without a push is not left out: it counts as a gradient of 0.)
+ *   SSP, ASP  that push is left out. Others of the step may have been applied already.
+ *
+ * A push that is left out is done: its status is MR_OK. Error feedback is as before the step, where all pushes of the
+ * step had the option. */
+
+/* Leaves this rank out of the open step in BSP, as such a push; for a program that looks at its gradients itself. Does
+ * nothing to tables without rounds. MR_STALE: no step is open. */
+MR_API MR_MUST mr_status mr_ps_skip(mr_ps *ps);
+/* Number of steps of BSP, and of pushes outside BSP, that this connection has left out. */
+MR_API uint64_t mr_ps_skipped(mr_ps *ps);
 
 /* ---- Barriers and metrics.
  *

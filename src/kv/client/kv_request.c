@@ -56,13 +56,22 @@ mr_status kv_request_check(const kv_worker *worker, const kv_request *request, b
 /* Codecs with a scale or an order need finite values. */
 static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
 
-mr_status kv_request_check_finite(const kv_request *request, size_t count) {
+mr_status kv_request_check_finite(kv_request_builder *builder, size_t count) {
+    const kv_request *request = builder->request;
     const table_schema *schema = &request->table->table.schema;
-    bool coded = kv_request_is_coded(request);
+    bool coded = kv_request_is_coded(request), rounds = table_info_in_rounds(request->table);
     mr_dtype wire = coded ? request->dtype : kv_request_pushed(request);
-    if (!schema->refuse_nan && !(coded && codec_refuses(schema->codec.id))) return MR_OK;
+    builder->left_out = rounds && kv_worker_skips(builder->worker);
+    if (builder->left_out) return MR_OK;
+    if (!request->skip_nonfinite && !schema->refuse_nan && !(coded && codec_refuses(schema->codec.id))) return MR_OK;
     size_t first = dtype_convert_first_infinite(request->dtype, request->values, wire, count);
     if (first == count) return MR_OK;
+    if (request->skip_nonfinite) {
+        builder->left_out = true;
+        if (rounds) return kv_worker_skip(builder->worker);
+        builder->worker->skipped++;
+        return MR_OK;
+    }
     return error_set(MR_INVALID, "value %zu is not finite as %s, which %s '%s' refuses", first, mr_dtype_name(wire),
                      schema->refuse_nan ? "table" : "the codec of table", request->table->table.name);
 }

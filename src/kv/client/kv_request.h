@@ -59,6 +59,7 @@ typedef struct kv_request {
      * end. */
     bool pushes, pulls;
     bool set;             /* assigns the pushed values */
+    bool skip_nonfinite;  /* a push with a value that is not finite is left out */
     bool kept;            /* the caller will ask for the result */
     ticket_done_fn *done; /* NULL: no callback */
     void *context;

@@ -89,6 +89,10 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     MR_TRY(error_feedback_stretch(feedback_file_of(encoder->file, table->id), request->array,
                                   table->arrays[request->array].plan.items, section.place, stretch->count,
                                   &section.rests));
+    if (kv_request_may_undo(request))
+        MR_TRY(feedback_undo_stretch(&encoder->undo, table->id, request->array,
+                                     table->arrays[request->array].plan.items, section.place, stretch->count,
+                                     section.rests));
     dtype_convert(request->dtype, values_of(request, stretch), MR_F32, stretch->count, encoder->values);
     section.values = encoder->values;
     return kv_request_add_coded(builder, &section, room);
@@ -202,7 +206,8 @@ mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_
     MR_TRY(check(worker, request));
     if (request->count != 0 && ((pushes && request->values == NULL) || (pulls && request->to == NULL)))
         return error_set(MR_INVALID, "the values of %zu items are NULL", request->count);
-    if (pushes) MR_TRY(kv_request_check_finite(request, request->count));
+    if (pushes) MR_TRY(kv_request_check_finite(&builder, request->count));
+    pushes = pushes && !builder.left_out;
     if (pushes) MR_TRY(check_rooms(worker, request));
     MR_TRY(kv_request_begin(&builder, ticket));
     mr_status status = pushes ? push_all(&builder) : MR_OK;

@@ -15,6 +15,10 @@ _Static_assert((int)MR_PS_ARRAYS_MAX <= (int)ERROR_FEEDBACK_ARRAYS_MAX, "every a
 
 bool kv_request_is_coded(const kv_request *request) { return !request->set && table_info_is_lossy(request->table); }
 
+bool kv_request_may_undo(const kv_request *request) {
+    return request->skip_nonfinite && table_info_in_rounds(request->table);
+}
+
 /* The codec for a section of `items` values. */
 static codec codec_of(const kv_request *request, size_t items) {
     const codec *wanted = &request->table->table.schema.codec, none = {.id = CODEC_NONE};

@@ -11,12 +11,14 @@ typedef struct kv_request_builder { /* a request that is being split */
     uint8_t flags;     /* of the sections of the push */
     uint8_t names;     /* of the asking section: PAYLOAD_LISTED, PAYLOAD_KNOWN or 0 */
     bool run;          /* the keys of the added section are consecutive */
+    bool left_out;     /* the push is left out; a pull of the request is not */
     push_batch *batch; /* batch with the last added section */
 } kv_request_builder;
 
 /* Checks that a step is open, and that the table exists and has arrays (`has_arrays`) or keys. */
 mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays);
-mr_status kv_request_check_finite(const kv_request *request, size_t count); /* `count` pushed values */
+/* Checks `count` pushed values, and sets builder->left_out. MR_INVALID: one is not finite, and the table refuses it. */
+mr_status kv_request_check_finite(kv_request_builder *builder, size_t count);
 /* Whether `bytes` more (in rounds) or `sections` more (outside rounds) of this step fit into the slot's queue. */
 mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes);
 mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket);
@@ -55,6 +57,8 @@ void kv_request_write(const kv_request *request, const void *from, size_t count,
 /* As kv_request_add, and writes the values. The encoder has room for them and for a message of
  * kv_request_value_bytes. */
 mr_status kv_request_add_coded(kv_request_builder *builder, const kv_request_section *section, payload_room *out);
+/* Whether the step may leave the push out, so that its residuals must be saved (feedback_undo.h). */
+bool kv_request_may_undo(const kv_request *request);
 /* Completes the last added section, which would have `plain` bytes without codecs. */
 mr_status kv_request_seal(kv_request_builder *builder, size_t plain);
 

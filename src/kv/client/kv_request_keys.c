@@ -119,8 +119,8 @@ static mr_status check_push(kv_request_builder *builder) {
     const kv_request *request = builder->request;
     size_t values = has_rows(request->table) ? request->count * request->table->table.schema.dim
                                              : builder->worker->offsets[request->count] / kv_request_item(request);
-    MR_TRY(kv_request_check_finite(request, values));
-    for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
+    MR_TRY(kv_request_check_finite(builder, values));
+    for (uint32_t i = 0; !builder->left_out && i < builder->worker->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&builder->worker->splitter, i);
         size_t sections = 0, bytes = 0, more;
         for (uint32_t from = 0; from < run.count; sections++) {
@@ -263,6 +263,7 @@ static mr_status push_coded(kv_request_builder *builder, const splitter_run *run
                                         .items = items};
     error_feedback *feedback = feedback_file_of(encoder->file, table->id);
     error_feedback_read(feedback, &keys, encoder->rests);
+    if (kv_request_may_undo(request)) MR_TRY(feedback_undo_keys(&encoder->undo, table->id, &keys, encoder->rests));
     MR_TRY(kv_request_add_coded(builder, &section, room));
     error_feedback_write(feedback, &keys, encoder->rests);
     return MR_OK;
@@ -416,12 +417,12 @@ static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
     MR_TRY(splitter_check(&table->placement, request->keys, 1));
     splitter_run run = {.slot = slot_placement_slot(&table->placement, request->keys[0]), .count = 1, .places = &place};
     if (request->pushes) {
-        MR_TRY(kv_request_check_finite(request, table->table.schema.dim));
+        MR_TRY(kv_request_check_finite(builder, table->table.schema.dim));
         size_t bytes = kv_request_value_bytes(request, table->table.schema.dim);
         MR_TRY(kv_request_check_room(builder->worker, run.slot, 1, payload_section_size(push_op(request), 1, bytes)));
     }
     MR_TRY(kv_request_begin(builder, ticket));
-    mr_status status = request->pushes ? push_row(builder, &run) : MR_OK;
+    mr_status status = request->pushes && !builder->left_out ? push_row(builder, &run) : MR_OK;
     if (status == MR_OK && request->pulls) status = pull_row(builder, run.slot);
     tickets_end(&builder->worker->tickets, builder->ticket, status);
     return MR_OK;
@@ -435,7 +436,7 @@ mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t
     MR_TRY(prepare(worker, request));
     if (request->pushes) MR_TRY(check_push(&builder));
     MR_TRY(kv_request_begin(&builder, ticket));
-    mr_status status = request->pushes ? push_all(&builder) : MR_OK;
+    mr_status status = request->pushes && !builder.left_out ? push_all(&builder) : MR_OK;
     if (status == MR_OK && request->pulls) status = pull_all(&builder);
     tickets_end(&worker->tickets, builder.ticket, status);
     return MR_OK;

@@ -556,11 +556,45 @@ static void say_drops(const kv_worker *worker, slot_queue *queue) {
     }
 }
 
+/* ---- Steps that leave the rank out. */
+
+mr_status kv_worker_skip(kv_worker *worker) {
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
+    if (kv_worker_in_round(worker)) worker->skips = true;
+    return MR_OK;
+}
+
+bool kv_worker_skips(const kv_worker *worker) { return worker->skips; }
+uint64_t kv_worker_skipped(const kv_worker *worker) { return worker->skipped; }
+
+/* Replaces the contribution to every slot with rounds: all of them, or none without memory. */
+static mr_status leave_out(kv_worker *worker) {
+    payload_writer *rests;
+    mr_status status = MR_OK;
+    MR_TRY(alloc_try(worker->slot_count * sizeof *rests, &rests));
+    memset(rests, 0, worker->slot_count * sizeof *rests);
+    for (uint32_t i = 0; i < worker->slot_count && status == MR_OK; i++)
+        if (worker->queues[i].holds) status = slot_queue_write_rest(&worker->queues[i], &rests[i]);
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        if (status == MR_OK && worker->queues[i].holds)
+            slot_queue_replace(&worker->queues[i], &rests[i]);
+        else
+            payload_fini(&rests[i]);
+    }
+    free(rests);
+    return status;
+}
+
 /* Sends the end of the step to every slot; in rounds with the step's contribution. Rounds that this worker has not
  * joined get an empty contribution later. */
 mr_status kv_worker_end(kv_worker *worker) {
     if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     uint64_t step = worker->session.step + 1;
+    if (worker->skips) MR_TRY(leave_out(worker));
+    if (worker->skips) feedback_undo_revert(&worker->encoder.undo, worker->encoder.file);
+    feedback_undo_clear(&worker->encoder.undo);
+    worker->skipped += worker->skips;
+    worker->skips = false;
     feedback_file_end(worker->encoder.file, step); /* before the end is sent to any slot */
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         slot_queue *queue = &worker->queues[i];

@@ -62,7 +62,13 @@ mr_status kv_worker_opened(const kv_worker *worker);
  * open. */
 mr_status kv_worker_admit(kv_worker *worker, bool pushes);
 uint64_t kv_worker_step(const kv_worker *worker);   /* counted from 0: the open step, else the next one */
-MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open */
+MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open. MR_NOMEM: it is still open */
+
+/* Leaves the rank out of the round of the open step: at its end its pushes to tables with rounds are dropped. MR_STALE:
+ * no step is open. */
+MR_MUST mr_status kv_worker_skip(kv_worker *worker);
+bool kv_worker_skips(const kv_worker *worker);       /* whether the rank is left out of the open step */
+uint64_t kv_worker_skipped(const kv_worker *worker); /* steps, and pushes outside rounds, that were left out */
 
 /* This rank leaves the rounds, if there are any. MR_DENIED: a step is open. */
 MR_MUST mr_status kv_worker_leave(kv_worker *worker);

@@ -42,7 +42,9 @@ struct kv_worker {
     data_client *client; /* owned; NULL: the program uses no dataset */
     /* at the end of the last step; while unchanged, its messages were delivered at most once */
     uint64_t ended_map, ended_breaks;
-    uint32_t *drops; /* owned: ids of dropped tables, to be sent to the slots */
+    bool skips;       /* the rank is left out of the round of the open step */
+    uint64_t skipped; /* as of kv_worker_skipped */
+    uint32_t *drops;  /* owned: ids of dropped tables, to be sent to the slots */
     uint32_t drop_count;
 };
 

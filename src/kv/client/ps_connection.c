@@ -482,6 +482,20 @@ mr_status mr_ps_end(mr_ps *ps) {
     return status;
 }
 
+mr_status mr_ps_skip(mr_ps *ps) {
+    poller_lock(&ps->poller);
+    mr_status status = kv_worker_skip(ps->worker);
+    ps_connection_unlock(ps);
+    return status;
+}
+
+uint64_t mr_ps_skipped(mr_ps *ps) {
+    poller_lock(&ps->poller);
+    uint64_t skipped = kv_worker_skipped(ps->worker);
+    poller_unlock(&ps->poller);
+    return skipped;
+}
+
 static int64_t left_us(const mr_ps *ps, int64_t until_us) {
     int64_t now_us = event_loop_now_us(ps->loop);
     return until_us > now_us ? until_us - now_us : 0;

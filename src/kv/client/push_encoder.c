@@ -9,6 +9,7 @@ void push_encoder_init(push_encoder *encoder) { *encoder = (struct push_encoder)
 
 void push_encoder_fini(push_encoder *encoder) {
     feedback_file_destroy(encoder->file);
+    feedback_undo_clear(&encoder->undo);
     for (size_t i = 0; i < COMPRESSOR_IDS; i++)
         if (encoder->compressors[i] != NULL) compressor_close(encoder->compressors[i]);
     free(encoder->values);

@@ -3,6 +3,7 @@
  * Ownership  a push_encoder owns all of these. Threads: the kv_worker's. */
 #pragma once
 #include "kv/client/feedback_file.h"
+#include "kv/client/feedback_undo.h"
 #include "kv/codec/compress.h"
 
 typedef struct push_encoder_traffic { /* the first three are about sections of pushes */
@@ -16,6 +17,7 @@ typedef struct push_encoder_traffic { /* the first three are about sections of p
 
 typedef struct push_encoder { /* push_encoder_init */
     feedback_file *file;
+    feedback_undo undo;                      /* residuals before pushes of this step that may be left out */
     compressor *compressors[COMPRESSOR_IDS]; /* NULL: not opened yet, or not available on this machine */
     bool tried[COMPRESSOR_IDS];
     float *values, *rests, *work; /* `room` floats each, in one allocation that begins at `values` */

@@ -111,6 +111,24 @@ void slot_queue_skip(slot_queue *queue, uint64_t name) {
     if (name > queue->last) queue->last = name;
 }
 
+mr_status slot_queue_write_rest(slot_queue *queue, payload_writer *out) {
+    push_batch *batch = gathering(queue);
+    payload_room room;
+    if (batch != NULL) payload_seal(&batch->payload);
+    payload_reader reader = payload_open(batch == NULL ? (span){0} : payload_written(&batch->payload));
+    for (payload_section section; payload_next(&reader, &section);)
+        if (section.op == PAYLOAD_DEFINE || section.op == PAYLOAD_DROP) MR_TRY(payload_copy(out, &section));
+    return payload_add(out, (payload_head){.op = PAYLOAD_SKIP}, 0, &room);
+}
+
+void slot_queue_replace(slot_queue *queue, payload_writer *payload) {
+    push_batch *batch = gathering(queue);
+    if (batch == NULL) batch = open_batch(queue);
+    payload_fini(&batch->payload);
+    batch->payload = *payload;
+    *payload = (payload_writer){0};
+}
+
 void slot_queue_close(slot_queue *queue, uint64_t name) {
     push_batch *batch = gathering(queue);
     if (batch == NULL) batch = open_batch(queue);

@@ -98,6 +98,11 @@ void slot_queue_lend(push_batch *batch, zero_copy *zero_copy);
  * memory for the copy. */
 bool slot_queue_abandon(slot_queue *queue, const ticket *ticket);
 void slot_queue_skip(slot_queue *queue, uint64_t name); /* the slot has already applied this push */
+/* Writes what remains of the gathering batch if the rank is left out of the round: the schemas and dropped tables of
+ * the batch, and a SKIP. MR_NOMEM: `out` has a part of it. */
+MR_MUST mr_status slot_queue_write_rest(slot_queue *queue, payload_writer *out);
+/* Replaces the payload of the gathering batch (moved), and begins a batch if none gathers. */
+void slot_queue_replace(slot_queue *queue, payload_writer *payload);
 /* Closes the gathering batch with this seq, at the end of a step. Makes an empty batch if there is none. */
 void slot_queue_close(slot_queue *queue, uint64_t name);
 

@@ -88,9 +88,16 @@ static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_
     return MR_OK;
 }
 
-/* Rejects limits on norms for tables without rounds: only a round has the norms of all slots. */
-static mr_status check_rounds(consistency consistency, const table_schema *schema) {
-    if (consistency.kind == CONSISTENCY_BSP || !table_schema_needs_norms(schema)) return MR_OK;
+/* Rejects, for tables without rounds, means and limits on norms: only a round has all ranks and the norms of all
+ * slots. */
+static mr_status check_rounds(consistency consistency, const char *name, const table_schema *schema) {
+    if (consistency.kind == CONSISTENCY_BSP) return MR_OK;
+    if (schema->average)
+        return error_set(MR_INVALID,
+                         "average: only bsp tables can average over the ranks, and table '%s' is %s; divide the "
+                         "gradients by the number of ranks before pushing, or leave average out",
+                         name, consistency.kind == CONSISTENCY_SSP ? "ssp" : "asp");
+    if (!table_schema_needs_norms(schema)) return MR_OK;
     if (schema->clip_norm != 0)
         return error_set(MR_INVALID, "clip_norm is %g, but only bsp tables can clip; clip before pushing",
                          (double)schema->clip_norm);
@@ -106,7 +113,7 @@ static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
     table_info table;
     MR_TRY(table_catalog_table_consistency(wanted, map, &consistency));
     consistency_write(consistency, wanted->consistency);
-    MR_TRY(check_rounds(consistency, &wanted->schema));
+    MR_TRY(check_rounds(consistency, wanted->name, &wanted->schema));
     MR_TRY(table_info_init(&table, wanted, map));
     table_info_fini(&table);
     return MR_OK;
@@ -334,6 +341,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_r
     kv_request->dtype = options->dtype != 0 ? options->dtype : table->table.table.schema.dtype;
     kv_request->priority = options->priority;
     kv_request->set = options->set != 0;
+    kv_request->skip_nonfinite = options->skip_nonfinite != 0;
     kv_request->mark = options->version;
     kv_request->done = options->done;
     kv_request->context = options->context;

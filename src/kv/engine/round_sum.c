@@ -227,16 +227,27 @@ static bool is_packed_as_agreed(const round_sum *sum, const payload_section *sec
     return engine_packs_as(valid ? &schema : NULL, section);
 }
 
+/* Whether the rank is left out of the round. */
+static bool is_skip(span bytes) {
+    payload_reader reader = payload_open(bytes);
+    for (payload_section section; payload_next(&reader, &section);)
+        if (section.op == PAYLOAD_SKIP) return true;
+    return false;
+}
+
 void round_sum_add(void *sum, span payload) {
     round_sum *round_sum = sum;
     span bytes;
     payload_scratch scratch;
-    round_sum->members++;
     section_decoder_must(payload_align(payload, &scratch, &bytes));
-    if (bytes.size > 0 && payload_check(bytes) == MR_OK) {
+    bool good = bytes.size > 0 && payload_check(bytes) == MR_OK;
+    bool skips = good && is_skip(bytes);
+    round_sum->members += !skips;
+    if (good) {
         payload_reader reader = payload_open(bytes);
         for (payload_section folded; payload_next(&reader, &folded);) {
             if (!is_packed_as_agreed(round_sum, &folded)) continue;
+            if (skips && folded.op != PAYLOAD_DEFINE && folded.op != PAYLOAD_DROP) continue;
             const payload_section *section = section_decoder_unfold(&round_sum->decoder, &folded);
             if (section != NULL) take(round_sum, section);
         }

@@ -114,6 +114,33 @@ static void a_round_is_in_order(void **state) {
     assert_end(&reader, bytes);
 }
 
+/* A rank that is left out is no member, and its pushes do not count; its schemas and dropped tables do. */
+static void a_rank_may_be_left_out(void **state) {
+    static const uint64_t keys[] = {1, 2};
+    void *sum = round_sum_begin(&no_tables);
+    payload_writer writer = {0};
+    for (int rank = 0; rank < 4; rank++) {
+        payload_define(&writer, (definition_options){.id = 2});
+        if (rank != 3) payload_rows(&writer, PAYLOAD_ADD_ROWS, 2, keys, 2, (const float[]){1, 2}, 1);
+        if (rank == 1) payload_plain(&writer, PAYLOAD_DROP, 3);
+        if (rank == 1) payload_plain(&writer, PAYLOAD_SKIP, 0);
+        give(sum, &writer); /* the last rank pushes nothing, and is a member */
+    }
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    assert_int_equal(next(&reader, PAYLOAD_ROUND).count, 3);
+    (void)next(&reader, PAYLOAD_DEFINE);
+    payload_section section = next(&reader, PAYLOAD_ADD_ROWS);
+    assert_true(floats(&section)[0] == 2 && floats(&section)[1] == 4);
+    assert_int_equal(next(&reader, PAYLOAD_DROP).table, 3);
+    assert_end(&reader, bytes);
+    sum = round_sum_begin(&no_tables);
+    payload_plain(&writer, PAYLOAD_SKIP, 0);
+    give(sum, &writer);
+    assert_int_equal(round_sum_size(sum), 0); /* nobody takes part: no update */
+    round_sum_end(sum);
+}
+
 static void stretches_of_a_block_are_one(void **state) {
     void *sum = round_sum_begin(&no_tables);
     payload_writer writer = {0};
@@ -261,6 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_added_in_the_order_of_ranks),
         cmocka_unit_test(a_round_is_in_order),
+        cmocka_unit_test(a_rank_may_be_left_out),
         cmocka_unit_test(stretches_of_a_block_are_one),
         cmocka_unit_test(values_of_another_shape_are_left_out),
         cmocka_unit_test(vectors_become_as_long_as_the_longest),

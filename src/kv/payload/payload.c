@@ -33,6 +33,7 @@ static const uint8_t shapes[PAYLOAD_OPS] = {
     [PAYLOAD_LOOK] = VERSION | OTHER,
     [PAYLOAD_SAME] = VERSION,
     [PAYLOAD_NONE] = VERSION,
+    [PAYLOAD_SKIP] = 0,
 };
 
 static size_t padded(size_t size) { return (size + PAYLOAD_ALIGN - 1) & -(size_t)PAYLOAD_ALIGN; }

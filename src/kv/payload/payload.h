@@ -30,6 +30,7 @@
  *   LOOK                      0                   version, payload_look
  *   SAME                      0                   version
  *   NONE                      a payload_reason    version
+ *   SKIP                      0                   (of a contribution to a round: the rank is left out of the round)
  *
  * Keys are 8 bytes, ascending, all different. A place is 16: array, number of the block, items of that block, first
  * item of the stretch. A version is 8 bytes and counts the changes of the table in this slot, from 1. A query has the
@@ -98,6 +99,7 @@ typedef enum payload_op {
     PAYLOAD_LOOK,
     PAYLOAD_SAME,
     PAYLOAD_NONE,
+    PAYLOAD_SKIP,
     PAYLOAD_OPS
 } payload_op;
 

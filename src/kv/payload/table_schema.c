@@ -215,7 +215,7 @@ const char *table_schema_precision_name(const table_schema *schema) {
     mr_dtype dtype = table_schema_precision(schema);
     for (size_t i = 0; i < PRECISIONS; i++)
         if (precisions[i].dtype == dtype) return precisions[i].name;
-    return "none";
+    return NULL;
 }
 
 /* Sets the precision; the one that the dtype implies has one encoding, 0. */

@@ -130,7 +130,7 @@ MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORR
 static inline mr_dtype table_schema_precision(const table_schema *schema) {
     return schema->precision != 0 ? schema->precision : schema->dtype;
 }
-const char *table_schema_precision_name(const table_schema *schema); /* as in the options, static; int64: "none" */
+const char *table_schema_precision_name(const table_schema *schema); /* as in the options, static; int64: NULL */
 
 /* Whether the effect of a push depends on other slots (engine_norms.c), which requires rounds. Of user-defined
  * optimizers only servers can tell. */

@@ -260,6 +260,24 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
     return py_ps_outcome(status);
 }
 
+/* skip(): leaves this rank out of the open step */
+static PyObject *skip_step(PyObject *object, PyObject *none) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    mr_status status;
+    if (!py_ps_enter(self)) return NULL;
+    PY_CORE_WITHOUT_GIL(status = mr_ps_skip(self->ps));
+    py_ps_leave(self);
+    return py_ps_outcome(status);
+}
+
+static PyObject *get_skipped(PyObject *object, void *none) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    if (!py_ps_enter(self)) return NULL;
+    uint64_t skipped = mr_ps_skipped(self->ps);
+    py_ps_leave(self);
+    return PyLong_FromUnsignedLongLong(skipped);
+}
+
 /* leave(timeout): later rounds do not wait for this rank */
 static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
     py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
@@ -389,6 +407,7 @@ static PyMethodDef methods[] = {
     {"close", close_, METH_NOARGS, NULL},
     {"begin", begin, METH_O, NULL},
     {"end", end_step, METH_NOARGS, NULL},
+    {"skip", skip_step, METH_NOARGS, NULL},
     {"settle", settle, METH_O, NULL},
     {"cut", cut_data, METH_VARARGS, NULL},
     {"piece", piece, METH_VARARGS, NULL},
@@ -413,6 +432,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {
     {"info", get_info, NULL, "(rank, ranks, slots, servers, replicas, consistency, staleness, mixed_consistency)",
      NULL},
+    {"skipped", get_skipped, NULL, "steps and pushes that were left out", NULL},
     {"traffic", get_traffic, NULL, "bytes sent, and bytes before compression", NULL},
     {NULL},
 };

@@ -1,7 +1,7 @@
 /* py_ps_table.c — see py_ps.h: tables, and requests about keys and arrays.
  *
- * Buffers from Python are contiguous and in the table's dtype, which miniray/ps/_arrays.py ensures; their sizes are
- * checked here, so that nothing is read or written outside them. */
+ * Buffers from Python are contiguous and in the dtype of the request, which miniray/ps/_arrays.py ensures; their sizes
+ * are checked here, so that nothing is read or written outside them. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,10 +96,10 @@ PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
     double timeout_s;
     int kind, dtype;
     unsigned long long first_key, last_key, seed, rows_max, age_max;
-    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &name, &timeout_s, &kind, &dtype, &o.dim, &list,
+    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKzz)", &name, &timeout_s, &kind, &dtype, &o.dim, &list,
                           &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
                           &o.compression, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
-                          &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency) ||
+                          &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency, &o.precision) ||
         !read_hyperparameters(hyperparameters, &o))
         return NULL;
     o.kind = (mr_ps_kind)kind;
@@ -149,14 +149,14 @@ static PyObject *get_options(PyObject *object, void *none) {
     const mr_ps_table_options *o = &((py_ps_table *)object)->options;
     PyObject *options = Py_BuildValue(
         "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:K,s:f,"
-        "s:N,s:N,s:I,s:K,s:K,s:s}",
+        "s:N,s:N,s:I,s:K,s:K,s:s,s:z}",
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays",
         py_core_list(o->arrays, o->array_count, sizeof *o->arrays, array_of), "block", o->block, "ordered",
         PyBool_FromLong(o->ordered), "first_key", (ull)o->first_key, "last_key", (ull)o->last_key, "optimizer",
         o->optimizer, "schedule", o->schedule, "initializer", o->initializer, "compression", o->compression, "lr",
         o->rate, "seed", (ull)o->seed, "clip_norm", o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan",
         PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max", (ull)o->rows_max, "age_max", (ull)o->age_max,
-        "consistency", o->consistency);
+        "consistency", o->consistency, "precision", o->precision);
     return with_hyperparameters(options, o);
 }
 
@@ -178,6 +178,9 @@ typedef struct request {
     uint64_t first, last; /* items of the array, or keys of a range */
 } request;
 
+/* Bytes of a value in Python's memory. */
+static size_t item_of(const request *request) { return mr_dtype_size(request->options.dtype); }
+
 /* Takes a contiguous buffer of the object, unless it is None. False with an exception. */
 static bool take(PyObject *object, Py_buffer *view, bool writable) {
     if (object == Py_None) return true;
@@ -193,7 +196,7 @@ static bool has_size(const Py_buffer *view, size_t bytes, const char *what) {
 static size_t measure(request *request) {
     py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
-    size_t item = mr_dtype_size(options->dtype), at = 0;
+    size_t item = item_of(request), at = 0;
     if (request->count > PY_PS_KEYS_MAX)
         return PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request->count,
                             PY_PS_KEYS_MAX),
@@ -248,8 +251,8 @@ static bool sort(request *request, size_t bytes) {
         PY_CORE_WITHOUT_GIL(
             py_ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered));
     else
-        PY_CORE_WITHOUT_GIL(py_ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0,
-                                              ticket->pushed.buf, ticket->gathered));
+        PY_CORE_WITHOUT_GIL(py_ps_keys_gather(&ticket->keys, request->options.dtype, options->dim,
+                                              request->options.set != 0, ticket->pushed.buf, ticket->gathered));
     return true;
 }
 
@@ -316,10 +319,19 @@ static void fini(request *request) {
     Py_XDECREF(request->ticket);
 }
 
-static bool init(request *request, PyObject *table, int priority, int set, PyObject *told) {
+/* How a request is made: (priority, whether it assigns, whether a push that is not finite is left out, dtype of the
+ * values or 0: the table's). False with an exception. */
+static bool init(request *request, PyObject *table, PyObject *form, PyObject *told) {
+    int priority, set, skips, dtype;
+    if (!PyArg_ParseTuple(form, "ippi", &priority, &set, &skips, &dtype)) return false;
     request->table = (py_ps_table *)table;
     request->told = told == Py_None ? NULL : told;
-    request->options = MR_OPTIONS(mr_ps_request_options, .priority = (uint8_t)priority, .set = set);
+    request->options =
+        MR_OPTIONS(mr_ps_request_options, .priority = (uint8_t)priority, .set = set, .skip_nonfinite = skips,
+                   .dtype = dtype != 0 ? (mr_dtype)dtype : request->table->options.dtype);
+    if (mr_dtype_size(request->options.dtype) == 0)
+        return PyErr_Format(PyExc_ValueError, "a request of dtype %d: the table has %s", dtype,
+                            mr_dtype_name(request->table->options.dtype)) != NULL;
     request->ticket = py_ps_ticket_new(request->table->connection);
     return request->ticket != NULL;
 }
@@ -344,14 +356,13 @@ static bool is_in_place(const request *request) {
     return PyErr_Format(PyExc_ValueError, "the keys of a pull with a version must ascend, without repeats") != NULL;
 }
 
-/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set, mark or None, slip or None)
+/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, form (init), mark or None, slip or None)
  * → a ticket */
 static PyObject *ask_keys(PyObject *object, PyObject *args) {
-    PyObject *keys, *lengths, *pushed, *wanted, *mark, *told, *made = NULL;
-    int priority, set;
+    PyObject *keys, *lengths, *pushed, *wanted, *form, *mark, *told, *made = NULL;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "OOOOipOO", &keys, &lengths, &pushed, &wanted, &priority, &set, &mark, &told) ||
-        !is_mark(mark) || !init(&request, object, priority, set, told))
+    if (!PyArg_ParseTuple(args, "OOOOO!OO", &keys, &lengths, &pushed, &wanted, &PyTuple_Type, &form, &mark, &told) ||
+        !is_mark(mark) || !init(&request, object, form, told))
         return NULL;
     set_mark(&request, mark);
     py_ps_ticket *ticket = request.ticket;
@@ -375,15 +386,14 @@ static mr_status send_vectors(const request *request) {
                               &ticket->number);
 }
 
-/* vectors(keys as u64, priority, slip or None) → a ticket, which has the lengths and the values of the vectors */
+/* vectors(keys as u64, form, slip or None) → a ticket, which has the lengths and the values of the vectors */
 static PyObject *ask_vectors(PyObject *object, PyObject *args) {
-    PyObject *keys, *told, *made = NULL;
-    int priority;
+    PyObject *keys, *form, *told, *made = NULL;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "OiO", &keys, &priority, &told) || !init(&request, object, priority, 0, told))
+    if (!PyArg_ParseTuple(args, "OO!O", &keys, &PyTuple_Type, &form, &told) || !init(&request, object, form, told))
         return NULL;
     py_ps_ticket *ticket = request.ticket;
-    ticket->item = mr_dtype_size(request.table->options.dtype);
+    ticket->item = item_of(&request);
     if (take(keys, &request.keys, false)) {
         ticket->given = (size_t)request.keys.len / sizeof(uint64_t);
         if (ticket->given > PY_PS_KEYS_MAX) {
@@ -400,22 +410,22 @@ static PyObject *ask_vectors(PyObject *object, PyObject *args) {
     return made;
 }
 
-/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None, slip or None) → a ticket. At
- * least one of pushed and wanted is given; if both, with the same size. */
+/* array(number, first item, pushed or None, wanted or None, form, mark or None, slip or None) → a ticket. At least one
+ * of pushed and wanted is given; if both, with the same size. */
 static PyObject *ask_array(PyObject *object, PyObject *args) {
-    PyObject *pushed, *wanted, *mark, *told, *made = NULL;
-    int priority, set;
+    PyObject *pushed, *wanted, *form, *mark, *told, *made = NULL;
     unsigned long long first;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "IKOOipOO", &request.array, &first, &pushed, &wanted, &priority, &set, &mark, &told) ||
-        !is_mark(mark) || !init(&request, object, priority, set, told))
+    if (!PyArg_ParseTuple(args, "IKOOO!OO", &request.array, &first, &pushed, &wanted, &PyTuple_Type, &form, &mark,
+                          &told) ||
+        !is_mark(mark) || !init(&request, object, form, told))
         return NULL;
     py_ps_ticket *ticket = request.ticket;
     request.first = first;
     set_mark(&request, mark);
     if (take(pushed, &ticket->pushed, false) && take(wanted, &ticket->wanted, true)) {
         const Py_buffer *view = ticket->wanted.obj == NULL ? &ticket->pushed : &ticket->wanted;
-        request.count = (size_t)view->len / mr_dtype_size(request.table->options.dtype);
+        request.count = (size_t)view->len / item_of(&request);
         if (has_size(&ticket->pushed, (size_t)view->len, "values")) made = send(&request, send_array);
     }
     fini(&request);
@@ -435,14 +445,13 @@ static mr_status send_range(const request *request) {
                             request->count, &ticket->count, &request->options, &ticket->number);
 }
 
-/* range(first, last, keys to be written, values to be written, priority) → a ticket */
+/* range(first, last, keys to be written, values to be written, form) → a ticket */
 static PyObject *ask_range(PyObject *object, PyObject *args) {
-    PyObject *keys, *wanted, *made = NULL;
-    int priority;
+    PyObject *keys, *wanted, *form, *made = NULL;
     unsigned long long first, last;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "KKOOi", &first, &last, &keys, &wanted, &priority) ||
-        !init(&request, object, priority, 0, Py_None))
+    if (!PyArg_ParseTuple(args, "KKOOO!", &first, &last, &keys, &wanted, &PyTuple_Type, &form) ||
+        !init(&request, object, form, Py_None))
         return NULL;
     py_ps_ticket *ticket = request.ticket;
     request.first = first;
@@ -450,27 +459,25 @@ static PyObject *ask_range(PyObject *object, PyObject *args) {
     if (take(keys, &ticket->listed, true) && take(wanted, &ticket->wanted, true)) {
         const mr_ps_table_options *options = &request.table->options;
         request.count = (size_t)ticket->listed.len / sizeof(uint64_t);
-        if (has_size(&ticket->wanted, request.count * options->dim * mr_dtype_size(options->dtype), "results"))
+        if (has_size(&ticket->wanted, request.count * options->dim * item_of(&request), "results"))
             made = send(&request, send_range);
     }
     fini(&request);
     return made;
 }
 
-/* push_range(first, values, wanted or None, priority, set, slip or None) → a ticket */
+/* push_range(first, values, wanted or None, form, slip or None) → a ticket */
 static PyObject *give_range(PyObject *object, PyObject *args) {
-    PyObject *pushed, *wanted, *told, *made = NULL;
-    int priority, set;
+    PyObject *pushed, *wanted, *form, *told, *made = NULL;
     unsigned long long first;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "KOOipO", &first, &pushed, &wanted, &priority, &set, &told) ||
-        !init(&request, object, priority, set, told))
+    if (!PyArg_ParseTuple(args, "KOOO!O", &first, &pushed, &wanted, &PyTuple_Type, &form, &told) ||
+        !init(&request, object, form, told))
         return NULL;
     request.first = first;
     if (take(pushed, &request.ticket->pushed, false) && take(wanted, &request.ticket->wanted, true) &&
         has_size(&request.ticket->wanted, (size_t)request.ticket->pushed.len, "results")) {
-        const mr_ps_table_options *options = &request.table->options;
-        size_t row = options->dim * mr_dtype_size(options->dtype);
+        size_t row = request.table->options.dim * item_of(&request);
         request.count = row == 0 ? 0 : (size_t)request.ticket->pushed.len / row; /* 0: vectors have no ranges */
         made = send(&request, send_range);
     }

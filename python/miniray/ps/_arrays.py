@@ -1,6 +1,6 @@
 """Arrays of NumPy and torch, and plain lists, as memory that the extension reads and writes; and the reverse.
 
-Contiguous arrays of the required type are used in place. Results are NumPy arrays, whether the program has imported NumPy
+Contiguous arrays of a fitting type are used in place: the library converts between the types of floats. Results are NumPy arrays, whether the program has imported NumPy
 or not; where NumPy is not installed, they are memoryviews, which have shapes and `tolist()`.
 """
 
@@ -13,6 +13,7 @@ from miniray._weights._weight_tree import is_torch
 
 _LETTERS = {"float32": "f", "int64": "q"}  # type codes of the array module and of buffers
 _SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
+_FLOATS = ("float32", "float16", "bfloat16")  # a request about a table of one of them may have another one
 
 
 def numpy():
@@ -100,13 +101,14 @@ def lengths_in(lengths, count, what="lengths"):
 
 
 def values_in(values, dtype, shape, what):
-    """Memory of these values, which must have this dtype and shape; `what` names them in errors."""
+    """(memory of these values, their dtype). They must have this shape, and a dtype that fits `dtype`, that of the table;
+    `what` names them in errors."""
     if is_torch(values):
-        _check(values, str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
-        return _torch_memory(values.detach().cpu().contiguous())
+        found = _checked(values, str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
+        return _torch_memory(values.detach().cpu().contiguous()), found
     if _is_numpy(values):
-        _check(values, values.dtype.name, dtype, values.shape, shape, what)
-        return numpy().ascontiguousarray(values, dtype)
+        found = _checked(values, values.dtype.name, dtype, values.shape, shape, what)
+        return numpy().ascontiguousarray(values, found), found
     if dtype not in _LETTERS:
         raise TypeError(f"{_is(what)} {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
     if values is None:
@@ -114,9 +116,9 @@ def values_in(values, dtype, shape, what):
     flat, found = _flattened(values, what)
     if not flat and 0 in shape:
         found = shape  # an empty list shows one dimension only
-    _check(values, dtype, dtype, found, shape, what)
+    _checked(values, dtype, dtype, found, shape, what)
     try:
-        return array.array(_LETTERS[dtype], flat)
+        return array.array(_LETTERS[dtype], flat), dtype
     except TypeError:
         raise TypeError(f"{_is(what)} not numbers of {dtype}") from None
     except OverflowError:
@@ -127,12 +129,14 @@ def _is(what):
     return f"{what} are" if what in ("values", "keys") else f"{what} is"
 
 
-def _check(given, found, dtype, found_shape, shape, what):
-    if found != dtype:
+def _checked(given, found, dtype, found_shape, shape, what):
+    """`found`, the dtype of the given values."""
+    if found != dtype and not (found in _FLOATS and dtype in _FLOATS):
         convert = f"to(torch.{dtype})" if is_torch(given) else f"astype({dtype!r})"
         raise TypeError(f"{_is(what)} {found}, and the table has {dtype}: convert with {convert}")
     if found_shape != shape:
         raise ValueError(f"{_is(what)} of shape {list(found_shape)}; expected {list(shape)}")
+    return found
 
 
 def _flattened(values, what):
@@ -187,18 +191,18 @@ def empty(dtype, shape, like=None):
 
 
 def out_memory(out, dtype, shape, what):
-    """Memory of an array into which results are written."""
+    """(memory of an array into which results are written, its dtype)"""
     if is_torch(out):
-        _check(out, str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
+        found = _checked(out, str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
         if out.device.type != "cpu" or not out.is_contiguous():
             raise ValueError(f"{what} is not contiguous, or is on another device")
-        return _torch_memory(out.detach())
+        return _torch_memory(out.detach()), found
     if not _is_numpy(out):
         raise TypeError(f"{what} is {type(out).__name__}: pass an array of NumPy or torch")
-    _check(out, out.dtype.name, dtype, out.shape, shape, what)
+    found = _checked(out, out.dtype.name, dtype, out.shape, shape, what)
     if not (out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative):
         raise ValueError(f"{what} is not contiguous, is read-only, or has another byte order than this machine")
-    return out
+    return out, found
 
 
 def within(memory, dtype, shape):

@@ -149,6 +149,17 @@ class Connection:
         """Ends the step of this rank, without waiting. In BSP the pushes of the step are sent now."""
         self._native.end()
 
+    def skip(self) -> None:
+        """Leaves this rank out of the open step in BSP: none of its pushes to tables of "bsp" counts, and `average` divides
+        by the other ranks. A push with `skip_nonfinite` does the same if a value is not finite. Changes nothing of tables
+        without rounds. StaleError: no step is open."""
+        self._native.skip()
+
+    @property
+    def skipped(self) -> int:
+        """The number of steps of BSP, and of pushes outside BSP, that were left out."""
+        return self._native.skipped
+
     def flush(self, timeout: float | None = None) -> None:
         """Waits until all requests are acknowledged. Raises the errors of requests that were not waited for."""
         self._native.settle(self._patience(timeout))
@@ -247,7 +258,10 @@ class Connection:
 
         kind        "sparse": 64-bit key → row of `dim` numbers; "vectors": key → array of any length; "dense": named
                     arrays of fixed shapes, arrays={"w": (3, 4), "b": (4,)}
-        dtype       "float32", "float16", "bfloat16" (servers store both as float32), "int64"
+        dtype       "float32", "float16", "bfloat16" (servers store both as float32), "int64". Requests about floats may
+                    have arrays of another float dtype
+        precision   of float32, on the wire: "fp32", "bf16", "fp16": pulled values and pushed gradients are rounded to it;
+                    servers keep float32. Others have that of their dtype
         optimizer   effect of a push: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
                     "lamb", "ftrl"; "own:NAME", of server programs that have one (miniray/ps.h). With lr, and those of
                     the hyperparameters below that the optimizer has
@@ -256,7 +270,7 @@ class Connection:
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
         consistency "asp", "ssp:S" or "bsp"; None: that of the deployment; bsp beside the others only with
                     mixed_consistency
-        average     of BSP: a step applies the mean over the ranks, not the sum
+        average     of BSP only: a step applies the mean over the ranks, not the sum
         clip_norm   of BSP: largest L2 norm of the gradient of a step over the whole table; larger gradients are scaled
         compression of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
                     first six with one of the last two, as in "int8+zstd"; the error is added to the next push

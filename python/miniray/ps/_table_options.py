@@ -66,7 +66,8 @@ def _rate(value):
     return _number("lr", value)
 
 
-def _truth(name, value):
+def truth(name, value):
+    """True or False, also as 1 or 0."""
     if value not in (False, True) or isinstance(value, float):
         raise TypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
@@ -101,9 +102,15 @@ def dtype_name(dtype):
     return name
 
 
+def dtype_number(name):
+    """The number of a dtype in the extension."""
+    return _DTYPES[name]
+
+
 def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None,
             initializer=None, compression=None, block=None, ordered=False, first_key=None, last_key=None, seed=None,
-            clip_norm=None, average=False, refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
+            clip_norm=None, average=False, refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None,
+            precision=None):
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
         raise did_you_mean.one_of("kind of table", kind, KINDS)
@@ -113,12 +120,12 @@ def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, op
     if dim == 0 and kind == "sparse":
         raise ValueError("dim is 0: a row has at least one number")
     return (KINDS.index(kind), _DTYPES[dtype_name(dtype)], _whole("dim", dim, _U32), _shapes(arrays), _whole("block", block, _U32),
-            _truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
+            truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
             _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
             _text("compression", compression), _rate(lr), hyperparameters, _whole("seed", seed, _U64),
-            max(_number("clip_norm", clip_norm), 0.0), _truth("average", average), _truth("refuse_nan", refuse_nan),
+            max(_number("clip_norm", clip_norm), 0.0), truth("average", average), truth("refuse_nan", refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
-            _text("consistency", consistency))
+            _text("consistency", consistency), _text("precision", precision))
 
 
 _HYPERPARAMETERS = tuple(name for name, _ in _core.ps_hyperparameters)

@@ -80,15 +80,16 @@ class Table:
         return ticket.wait() if request.wait else ticket
 
     def _memory(self, values, shape, what, request):
-        """The memory of pushed values. In BSP values are sent at the end of the step, so a push without a ticket copies
-        them."""
+        """(memory of pushed values, their dtype). In BSP values are sent at the end of the step, so a push without a ticket
+        copies them."""
         self.connection._check_push(self)
-        memory = _arrays.values_in(values, self.dtype, shape, what)
-        return _arrays.copied(memory) if request.wait and self._in_rounds() else memory
+        memory, dtype = _arrays.values_in(values, self.dtype, shape, what)
+        return _arrays.copied(memory) if request.wait and self._in_rounds() else memory, dtype
 
-    def _key_request(self, request, keys, lengths, pushed, wanted, set=False, version=None):
-        """A function that sends the request about these keys."""
-        return lambda: [self._native.keys(keys, lengths, pushed, wanted, request.priority, set, version, request.expect())]
+    def _key_request(self, request, keys, lengths, pushed, wanted, dtype, set=False, version=None):
+        """A function that sends the request about these keys, with values of this dtype."""
+        form = request.form(dtype, set)
+        return lambda: [self._native.keys(keys, lengths, pushed, wanted, form, version, request.expect())]
 
     def _in_rounds(self):
         return self.options["consistency"] == "bsp"
@@ -108,13 +109,19 @@ class Table:
 
 
 class _Request:
-    """How a request is made: whether it waits, its callback and its priority."""
+    """How a request is made: whether it waits, its callback, its priority, and whether a push with a value that is not
+    finite is left out."""
 
-    __slots__ = "wait", "priority", "callback"
+    __slots__ = "wait", "priority", "callback", "skips"
 
-    def __init__(self, wait, priority, done):
+    def __init__(self, wait, priority, done, skip_nonfinite=False):
         self.wait, self.callback = wait and done is None, None if done is None else Callback(done)
         self.priority = _table_options.whole("priority", priority, 255) if priority != 0 else 0
+        self.skips = _table_options.truth("skip_nonfinite", skip_nonfinite) if skip_nonfinite is not False else False
+
+    def form(self, dtype, set=False):
+        """What the extension needs to know, for values of this dtype."""
+        return self.priority, set, self.skips, _table_options.dtype_number(dtype)
 
     def expect(self):
         """The callback, which expects one more request; None: no callback."""
@@ -161,16 +168,21 @@ class SparseTable(Table):
     function that is called with the ticket when the request has ended, by a thread of the connection, one after the
     other, so that it may wait, push and pull. Requests with a higher `priority`, up to 255, are sent before others that
     wait.
+
+    Values of a table of floats are float32, float16 or bfloat16, also in `out`: the library converts them. With
+    `skip_nonfinite` a push that contains a NaN or an infinity, also as it would be sent, is left out; in BSP with all pushes
+    of this rank in the step (`Connection.skip`).
     """
 
     def __init__(self, connection, native):
         super().__init__(connection, native)
         self.dim: int = self.options["dim"]
 
-    def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
+    def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None,
+             skip_nonfinite: bool = False) -> Ticket | None:
         """Passes gradients, keys.shape + (dim,), to the optimizer and waits until they are applied. In BSP they are
         sent at the end of the step, so push does not wait."""
-        return self._push(keys, values, _Request(wait, priority, done), False)
+        return self._push(keys, values, _Request(wait, priority, done, skip_nonfinite), False)
 
     def set(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns rows without the optimizer. In BSP the rows of the last rank count."""
@@ -190,21 +202,24 @@ class SparseTable(Table):
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
         native_version = _native_version(version, out)
+        dtype = self.dtype
         if out is None:
-            into, out = _arrays.empty(self.dtype, shape, keys)
+            into, out = _arrays.empty(dtype, shape, keys)
         else:
-            into = _arrays.out_memory(out, self.dtype, shape, "out")
-        return self._asked(request, self._key_request(request, memory, None, None, into, version=native_version), out)
+            into, dtype = _arrays.out_memory(out, dtype, shape, "out")
+        return self._asked(request, self._key_request(request, memory, None, None, into, dtype, version=native_version),
+                           out)
 
-    def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes and pulls the resulting rows in one request."""
-        request = _Request(wait, priority, done)
+    def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None,
+                  skip_nonfinite: bool = False) -> Any:
+        """Pushes and pulls the resulting rows in one request; they have the dtype of the values."""
+        request = _Request(wait, priority, done, skip_nonfinite)
         self._refuse_to_wait(request)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
-        given = self._memory(values, shape, "values", request)
-        into, out = _arrays.empty(self.dtype, shape, values)
-        return self._asked(request, self._key_request(request, memory, None, given, into), out)
+        given, dtype = self._memory(values, shape, "values", request)
+        into, out = _arrays.empty(dtype, shape, values)
+        return self._asked(request, self._key_request(request, memory, None, given, into, dtype), out)
 
     def version(self) -> Version:
         """A Version for pulls of one list of keys into one array."""
@@ -212,25 +227,27 @@ class SparseTable(Table):
 
     # ---- Ranges of keys, for ordered tables.
 
-    def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
-                   done: Done = None) -> Ticket | None:
+    def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None,
+                   skip_nonfinite: bool = False) -> Ticket | None:
         """Passes gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first key is
         sent."""
-        return self._push_range(first, values, _Request(wait, priority, done), False)
+        return self._push_range(first, values, _Request(wait, priority, done, skip_nonfinite), False)
 
     def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                   done: Done = None) -> Ticket | None:
         """Assigns rows to the keys first … first + count - 1, without the optimizer."""
         return self._push_range(first, values, _Request(wait, priority, done), True)
 
-    def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes to the keys first … first + count - 1 and pulls the resulting rows, in one request."""
-        request = _Request(wait, priority, done)
+    def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None,
+                        skip_nonfinite: bool = False) -> Any:
+        """Pushes to the keys first … first + count - 1 and pulls the resulting rows, in one request; they have the dtype of
+        the values."""
+        request = _Request(wait, priority, done, skip_nonfinite)
         self._refuse_to_wait(request)
-        first, given = self._range(first, values, request)
-        into, out = _arrays.empty(self.dtype, self._shape((len(values),)), values)
-        return self._asked(request, lambda: [
-            self._native.push_range(first, given, into, request.priority, False, request.expect())], out)
+        first, given, dtype = self._range(first, values, request)
+        into, out = _arrays.empty(dtype, self._shape((len(values),)), values)
+        form = request.form(dtype)
+        return self._asked(request, lambda: [self._native.push_range(first, given, into, form, request.expect())], out)
 
     def pull_range(self, first: int = 0, last: int = _KEY_MAX, *, limit: int | None = None,
                    priority: int = 0) -> tuple[Any, Any]:
@@ -247,7 +264,7 @@ class SparseTable(Table):
         while first <= last:
             keys = _arrays.empty_keys(room)
             into, rows = _arrays.empty(self.dtype, self._shape((room,)))
-            native = self._native.range(first, last, keys, into, request.priority)
+            native = self._native.range(first, last, keys, into, request.form(self.dtype))
             try:
                 native.wait(self.connection.timeout)
             except ValueError:
@@ -263,21 +280,21 @@ class SparseTable(Table):
     def _range(self, first, values, request):
         if not hasattr(values, "__len__"):
             raise TypeError(f"values must be an array or a list with one row for each key, not {values!r:.80}")
-        memory = self._memory(values, self._shape((len(values),)), "values", request)
-        return _table_options.whole("first", first, _KEY_MAX), memory
+        return (_table_options.whole("first", first, _KEY_MAX),
+                *self._memory(values, self._shape((len(values),)), "values", request))
 
     def _push_range(self, first, values, request, set):
-        first, memory = self._range(first, values, request)
-        return self._pushed(request, lambda: [
-            self._native.push_range(first, memory, None, request.priority, set, request.expect())])
+        first, memory, dtype = self._range(first, values, request)
+        form = request.form(dtype, set)
+        return self._pushed(request, lambda: [self._native.push_range(first, memory, None, form, request.expect())])
 
     def _shape(self, shape):
         return shape if self.dim == 1 else (*shape, self.dim)
 
     def _push(self, keys, values, request, set):
         memory, shape = _arrays.keys_in(keys)
-        values = self._memory(values, self._shape(shape), "values", request)
-        return self._pushed(request, self._key_request(request, memory, None, values, None, set))
+        values, dtype = self._memory(values, self._shape(shape), "values", request)
+        return self._pushed(request, self._key_request(request, memory, None, values, None, dtype, set))
 
 
 @public
@@ -285,9 +302,10 @@ class VectorTable(Table):
     """A table with 64-bit keys and arrays, each as long as the longest that was pushed to it. Keys are in any order,
     each once."""
 
-    def push(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
-        """Passes gradients to the optimizer: a list of arrays of one dimension, one for each key."""
-        return self._push(keys, vectors, _Request(wait, priority, done), False)
+    def push(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None,
+             skip_nonfinite: bool = False) -> Ticket | None:
+        """Passes gradients to the optimizer: a list of arrays of one dimension, one for each key, all of one dtype."""
+        return self._push(keys, vectors, _Request(wait, priority, done, skip_nonfinite), False)
 
     def set(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns arrays without the optimizer."""
@@ -299,48 +317,54 @@ class VectorTable(Table):
         request = _Request(wait, priority, done)
         memory, (count,) = _flat(keys)
         if lengths is None:
-            return self._asked(request, lambda: [self._native.vectors(memory, request.priority, request.expect())],
+            return self._asked(request, lambda: [self._native.vectors(memory, request.form(self.dtype), request.expect())],
                                lambda native: self._taken(native, keys))
         lengths = _arrays.lengths_in(lengths, count)
-        into, vectors = self._empty(lengths, keys)
-        return self._asked(request, self._key_request(request, memory, lengths, None, into), vectors)
+        into, vectors = self._empty(lengths, self.dtype, keys)
+        return self._asked(request, self._key_request(request, memory, lengths, None, into, self.dtype), vectors)
 
-    def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes and pulls the resulting arrays, as long as those that were pushed, in one request."""
-        request = _Request(wait, priority, done)
+    def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None,
+                  skip_nonfinite: bool = False) -> Any:
+        """Pushes and pulls the resulting arrays, as long as those that were pushed and of their dtype, in one request."""
+        request = _Request(wait, priority, done, skip_nonfinite)
         self._refuse_to_wait(request)
-        memory, lengths, given = self._joined(keys, vectors)
-        into, found = self._empty(lengths, next(iter(vectors), None))
-        return self._asked(request, self._key_request(request, memory, lengths, given, into), found)
+        memory, lengths, given, dtype = self._joined(keys, vectors)
+        into, found = self._empty(lengths, dtype, next(iter(vectors), None))
+        return self._asked(request, self._key_request(request, memory, lengths, given, into, dtype), found)
 
     def _taken(self, native, like):
         """The vectors of a finished request that did not know their lengths."""
-        into, vectors = self._empty(native.lengths, like)
+        into, vectors = self._empty(native.lengths, self.dtype, like)
         native.copy(into)
         return vectors
 
-    def _empty(self, lengths, like):
+    def _empty(self, lengths, dtype, like):
         """Memory for vectors of these lengths, and the vectors."""
-        into, flat = _arrays.empty(self.dtype, (sum(lengths),), like)
+        into, flat = _arrays.empty(dtype, (sum(lengths),), like)
         ends = [0]
         for length in lengths:
             ends.append(ends[-1] + length)
         return into, [flat[begin:end] for begin, end in zip(ends, ends[1:])]
 
     def _joined(self, keys, vectors):
-        """Keys, lengths, and the concatenated values."""
+        """Keys, lengths, the concatenated values, and their dtype."""
         self.connection._check_push(self)
         memory, (count,) = _flat(keys)
         if any(not hasattr(vector, "__len__") for vector in vectors):
             raise TypeError("vectors must be a list of arrays or lists, one for each key")
         lengths = _arrays.lengths_in([len(vector) for vector in vectors], count, "vectors")
-        parts = [memoryview(_arrays.values_in(vector, self.dtype, (length,), f"vector {number}")).cast("B")
-                 for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0]
-        return memory, lengths, b"".join(parts)
+        found = {number: _arrays.values_in(vector, self.dtype, (length,), f"vector {number}")
+                 for number, (vector, length) in enumerate(zip(vectors, lengths)) if length > 0}
+        dtype = next((dtype for _, dtype in found.values()), self.dtype)
+        other = next((number for number in found if found[number][1] != dtype), None)
+        if other is not None:
+            raise TypeError(f"vector {other} is {found[other][1]}, and those before it are {dtype}: the vectors of a "
+                            "request have one dtype")
+        return memory, lengths, b"".join(memoryview(part).cast("B") for part, _ in found.values()), dtype
 
     def _push(self, keys, vectors, request, set):
-        memory, lengths, given = self._joined(keys, vectors)
-        return self._pushed(request, self._key_request(request, memory, lengths, given, None, set))
+        memory, lengths, given, dtype = self._joined(keys, vectors)
+        return self._pushed(request, self._key_request(request, memory, lengths, given, None, dtype, set))
 
 
 def _flat(keys):
@@ -359,24 +383,27 @@ class DenseTable(Table):
         self.shapes: dict[str, tuple[int, ...]] = dict(self.options["arrays"])
         self._numbers = {name: number for number, name in enumerate(self.shapes)}
 
-    def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0,
-             done: Done = None) -> Ticket | None:
+    def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None,
+             skip_nonfinite: bool = False) -> Ticket | None:
         """Passes {name: gradient} of some or all arrays to the optimizer and waits until they are applied. In BSP they
-        are sent at the end of the step, so push does not wait."""
-        return self._push(gradients, _Request(wait, priority, done), False)
+        are sent at the end of the step, so push does not wait. With `skip_nonfinite` a gradient that contains a NaN or an
+        infinity is left out; in BSP with all pushes of this rank in the step."""
+        return self._push(gradients, _Request(wait, priority, done, skip_nonfinite), False)
 
     def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns {name: array} without the optimizer. In BSP the arrays of the last rank count."""
         return self._push(values, _Request(wait, priority, done), True)
 
-    def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
-        """Pushes {name: gradient} and pulls the resulting arrays: {name: array} of the same names."""
-        request = _Request(wait, priority, done)
+    def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None,
+                  skip_nonfinite: bool = False) -> Any:
+        """Pushes {name: gradient} and pulls the resulting arrays: {name: array} of the same names and dtypes."""
+        request = _Request(wait, priority, done, skip_nonfinite)
         self._refuse_to_wait(request)
         memories = self._memories(gradients, request)
-        made = {name: _arrays.empty(self.dtype, self.shapes[name], gradients[name]) for name in memories}
-        places, out = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
-        return self._asked(request, self._array_requests(request, memories, places), out)
+        made = {name: _arrays.empty(dtype, self.shapes[name], gradients[name]) for name, (_, dtype) in memories.items()}
+        places = {name: (made[name][0], dtype) for name, (_, dtype) in memories.items()}
+        return self._asked(request, self._array_requests(request, memories, places),
+                           {name: pair[1] for name, pair in made.items()})
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
              priority: int = 0, version: Version | None = None, done: Done = None, **others: Any) -> Any:
@@ -393,7 +420,8 @@ class DenseTable(Table):
         if out is None:
             made = {name: _arrays.empty(self.dtype, self._shape(name))
                     for name in (self.shapes if names is None else names)}
-            places, out = {name: pair[0] for name, pair in made.items()}, {name: pair[1] for name, pair in made.items()}
+            places = {name: (pair[0], self.dtype) for name, pair in made.items()}
+            out = {name: pair[1] for name, pair in made.items()}
         else:
             places = {name: _arrays.out_memory(array, self.dtype, self._shape(name), f"array {name!r}")
                       for name, array in out.items()}
@@ -410,10 +438,12 @@ class DenseTable(Table):
         return self.shapes[name]
 
     def _array_requests(self, request, pushed, wanted, set=False, versions={}):
-        """A function that sends a request for each array."""
+        """A function that sends a request for each array; `pushed` and `wanted` have (memory, dtype) by name."""
+        none = None, None
         return lambda: [
-            self._native.array(self._numbers[name], 0, pushed.get(name), wanted.get(name), request.priority, set,
-                               versions.get(name), request.expect()) for name in wanted or pushed]
+            self._native.array(self._numbers[name], 0, pushed.get(name, none)[0], wanted.get(name, none)[0],
+                               request.form((wanted or pushed)[name][1], set), versions.get(name), request.expect())
+            for name in wanted or pushed]
 
     def _memories(self, arrays, request):
         if not isinstance(arrays, dict):

@@ -156,6 +156,10 @@ static void parameter_server(mr_context *mr) {
                                &table));
     MISTAKE(
         mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE), PATIENCE_US, &table));
+    MISTAKE(
+        mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .average = 1), PATIENCE_US, &table));
+    MISTAKE(mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .precision = "half"),
+                               PATIENCE_US, &table));
     MISTAKE(mr_ps_table_create(ps, NULL, &MR_OPTIONS(mr_ps_table_options, .dim = 2), PATIENCE_US, &table));
     if (mr_ps_table_create(ps, "words", &MR_OPTIONS(mr_ps_table_options, .dim = 2), PATIENCE_US, &table) != MR_OK)
         return;

@@ -257,3 +257,131 @@ def test_what_is_pushed_as_tensors_comes_back_as_tensors():
         assert torch.equal(arrays.push_pull({"w": torch.ones(2, 2)})["w"], torch.ones(2, 2))
         with pytest.raises(TypeError, match="float64, and the table has float32"):
             arrays.push({"w": torch.ones(2, 2, dtype=torch.float64)})
+
+
+# ---- Half precision.
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_half_parameters_learn_with_weights_of_fp32(connection, dtype, precision):
+    """The twin keeps float32 weights, and gives each step their rounded values."""
+    rounding = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    weight = torch.nn.Parameter(torch.linspace(-1, 1, 50).to(dtype))
+    twin, master, x = torch.nn.Parameter(weight.detach().clone()), weight.detach().float(), torch.linspace(-2, 2, 50)
+    optimizer = Optimizer([weight], connection, lr=0.0625, name=f"{dtype} {precision}", precision=precision)
+    for _ in range(4):
+        for own in weight, twin:
+            own.grad = None
+            ((own.float() * x - 0.3) ** 2).sum().backward()
+        optimizer.step()
+        master -= 0.0625 * twin.grad.to(rounding).float()
+        twin.data.copy_(master.to(rounding).to(dtype))
+        assert weight.dtype == dtype and torch.equal(weight, twin)
+    assert optimizer.skipped == 0 and optimizer.table.dtype == "float32"
+
+
+def test_a_step_that_is_not_finite_is_left_out(connection):
+    model = model_of(6)
+    optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name="not finite", precision="fp16")
+    learn(model, optimizer, steps=1)
+    before, steps = [parameter.detach().clone() for parameter in model.parameters()], optimizer.steps_done
+    for wrong in float("nan"), float("inf"), 65520.0:  # the last is an infinity in fp16
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        parameter.grad.view(-1)[-1] = wrong  # of the last parameter: those before it are left out, too
+        optimizer.step()
+        assert all(torch.equal(mine, its) for mine, its in zip(model.parameters(), before))
+    assert optimizer.skipped == 3 and optimizer.steps_done == steps + 3
+    learn(model, optimizer, steps=1)
+    assert optimizer.skipped == 3 and not torch.equal(next(model.parameters()), before[0])
+
+
+def scaler_of(scale):
+    """A GradScaler of the CPU, which torch has from 2.3 on."""
+    if not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("this torch has no GradScaler for the CPU")
+    return torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000)
+
+
+@pytest.mark.parametrize("unscales", [False, True])
+def test_a_grad_scaler(connection, unscales):
+    model, twin = model_of(7), model_of(7)
+    optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name=f"scaled {unscales}")
+    scaler, (x, y) = scaler_of(1024.0), data(0, 1)
+    for step in range(4):
+        optimizer.zero_grad()
+        scaler.scale(((model(x) - y) ** 2).mean()).backward()
+        if step == 2:
+            model[0].weight.grad[0, 0] = float("inf")
+        if unscales:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+        scaler.step(optimizer)
+        scaler.update()
+    assert optimizer.skipped == 1 and scaler.get_scale() == 512.0
+    expected = learn(twin, torch.optim.SGD(twin.parameters(), lr=0.05))  # three steps
+    assert all(torch.allclose(mine, its, atol=1e-6) for mine, its in zip(model.parameters(), expected))
+
+
+def test_what_a_grad_scaler_hands_over(connection):
+    """The same protocol without a GradScaler: found_inf and grad_scale."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = Optimizer([weight], connection, lr=0.5, name="handed over")
+    assert optimizer._step_supports_amp_scaling
+    for scale, infinite, expected in (torch.tensor(4.0), 0.0, 0.5), (torch.tensor(4.0), 1.0, 0.5), (None, 0.0, -1.5):
+        weight.grad = torch.full((2,), 4.0)
+        optimizer.grad_scale, optimizer.found_inf = scale, torch.tensor(infinite)
+        optimizer.step()
+        assert weight.tolist() == [expected, expected]
+    assert optimizer.skipped == 1
+
+
+def test_autocast(connection):
+    model = model_of(8)
+    optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name="autocast", precision="bf16")
+    x, y = data(0, 1)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    assert losses[-1] < losses[0] and optimizer.skipped == 0
+    assert all(torch.equal(parameter, parameter.bfloat16().float()) for parameter in model.parameters())
+
+
+def test_a_rank_that_skips_leaves_the_mean_to_the_others():
+    weights = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    with ps.start(num_servers=1, num_workers=2, consistency="bsp") as deployment:
+        skipped = [None] * 2
+
+        def run(rank):
+            with deployment.connect(rank) as connection:
+                optimizer = Optimizer([weights[rank]], connection, lr=1.0)
+                for step in range(3):
+                    weights[rank].grad = torch.full((2,), 2.0 + 2 * rank)
+                    if step == 1 and rank == 0:
+                        weights[rank].grad[1] = float("nan")
+                    optimizer.step()
+                skipped[rank] = optimizer.skipped
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert skipped == [1, 0]
+    assert weights[0].tolist() == weights[1].tolist() == [-10, -10]  # means of 3, 4 and 3
+
+
+def test_parameters_of_other_dtypes(connection):
+    with pytest.raises(TypeError, match="parameter '0' is float64: convert it to float32, bfloat16 or float16"):
+        Optimizer([torch.nn.Parameter(torch.ones(2).double())], connection, name="never")
+    frozen = torch.nn.Parameter(torch.ones(3).bfloat16(), requires_grad=False)
+    trained = torch.nn.Parameter(torch.ones(2).bfloat16())
+    assert len(Optimizer([frozen, trained], connection, name="frozen too").parameters) == 2
+    # the float32 adapters of a frozen model in bfloat16: the frozen weights stay here
+    assert len(Optimizer([frozen, torch.nn.Parameter(torch.ones(2))], connection, name="adapters").parameters) == 1

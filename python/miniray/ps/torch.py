@@ -24,6 +24,8 @@ from miniray.ps.errors import PsTimeoutError, StaleError
 
 _READY = "miniray.ready"  # an array of one number, 1.0 when the weights of rank 0 are set
 _NAME_MAX = 63  # longest name of an array in bytes
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+_LIMITS = {"fp32": float("inf"), "bf16": (2 - 2.0**-8) * 2.0**127, "fp16": 65520.0}  # numbers from here on are infinite
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -34,7 +36,13 @@ class Optimizer(torch.optim.Optimizer):
     `Connection.table`. `name` is that of the dense table: several optimizers of a connection need different names, in
     the same order on all ranks. The servers also hold the learning rate and the optimizer's state: use a `schedule`
     instead of torch's, and `Deployment.checkpoint` instead of `state_dict`.
+
+    Parameters may be float32, bfloat16 or float16; the servers keep float32. A step of this rank whose gradients are not
+    all finite is left out: nothing of it is applied, in BSP the mean is that of the other ranks, and `skipped` counts it.
+    `torch.amp.GradScaler` works as with torch's optimizers (call `step` of the scaler).
     """
+
+    _step_supports_amp_scaling = True  # GradScaler passes the scale, and calls step() also if a gradient is infinite
 
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
                  name: str = "model", **options: Any):
@@ -47,6 +55,7 @@ class Optimizer(torch.optim.Optimizer):
         self.table = connection.table(name, arrays={**shapes, _READY: (1,)}, optimizer=optimizer, lr=lr, **options)
         self._rate = self.table.options["lr"] if lr is None else lr
         self.param_groups[0]["lr"] = self._rate
+        self.skipped = 0  # steps of this optimizer that were left out
         self._join()
 
     @property
@@ -65,16 +74,38 @@ class Optimizer(torch.optim.Optimizer):
                 loss = closure()
         self._check_untouched()
         try:
-            gradients = {name: _plain(parameter.grad) for name, parameter in self.parameters.items()
-                         if parameter.grad is not None}
-            self.table.push(gradients, wait=False)
+            gradients = self._gradients()
+            before = self.connection.skipped
+            if gradients is not None:
+                self.table.push(gradients, wait=False, skip_nonfinite=True)
+            elif self._in_rounds():
+                self.connection.skip()
             self.connection.end()
+            self.skipped += gradients is None or self.connection.skipped != before
         except StaleError:
             self._join()
             raise
         self._step = self.connection.begin()
         self._pull()
         return loss
+
+    def _in_rounds(self):
+        return self.table.options["consistency"] == "bsp"
+
+    def _gradients(self):
+        """{name: gradient}, unscaled; None: the step is left out. In BSP the push itself looks for what is not finite. In
+        the other modes an array may be applied before the next one is looked at, so all are looked at first."""
+        found_inf = getattr(self, "found_inf", None)  # of GradScaler, as is grad_scale
+        if found_inf is not None and float(found_inf) != 0:
+            return None
+        gradients = {name: _plain(parameter.grad) for name, parameter in self.parameters.items()
+                     if parameter.grad is not None}
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:
+            gradients = {name: gradient.float() / float(scale) for name, gradient in gradients.items()}
+        limit = _LIMITS[self.table.options["precision"]]
+        whole = self._in_rounds() or all(_is_below(gradient, limit) for gradient in gradients.values())
+        return gradients if whole else None
 
     def _check_untouched(self):
         if self.param_groups[0]["lr"] != self._rate:
@@ -161,10 +192,13 @@ def _named(parameters):
     if isinstance(parameters, (torch.Tensor, torch.nn.Module)):
         raise TypeError(f"parameters must be what model.named_parameters() returns, not {type(parameters).__name__}")
     found, seen = {}, set()
-    for number, item in enumerate(parameters.items() if isinstance(parameters, dict) else parameters):
-        name, parameter = item if isinstance(item, tuple) else (str(number), item)
+    items = [item if isinstance(item, tuple) else (str(number), item)
+             for number, item in enumerate(parameters.items() if isinstance(parameters, dict) else parameters)]
+    for _, parameter in items:
         _check_parameter(parameter)
-        if parameter.numel() == 0 or (parameter.dtype != torch.float32 and not parameter.requires_grad):
+    trained = {torch.float32} | {parameter.dtype for _, parameter in items if parameter.requires_grad}
+    for number, (name, parameter) in enumerate(items):
+        if parameter.numel() == 0 or (parameter.dtype not in trained and not parameter.requires_grad):
             continue  # the parameter cannot be trained
         if name in found or id(parameter) in seen:
             raise ValueError(f"parameter {name!r} occurs twice: parameters need different names")
@@ -172,8 +206,10 @@ def _named(parameters):
         found[_short(name, number)] = parameter
     if not any(parameter.requires_grad for parameter in found.values()):
         raise ValueError("Optimizer got no parameters: pass model.named_parameters()")
-    if {parameter.dtype for parameter in found.values()} != {torch.float32}:
-        raise TypeError("parameters of other types than float32 have to be cast first")
+    for name, parameter in found.items():
+        if parameter.dtype not in _FLOATS:
+            raise TypeError(f"parameter {name!r} is {str(parameter.dtype).removeprefix('torch.')}: convert it to float32, "
+                            "bfloat16 or float16")
     return found
 
 
@@ -191,6 +227,13 @@ def _short(name, number):
     return name if size <= _NAME_MAX else f"{number}:{name.encode()[size - 50:].decode(errors='ignore')}"
 
 
+def _is_below(tensor, limit):
+    """Whether every number is finite, and its magnitude below the limit."""
+    if limit == float("inf"):
+        return bool(torch.isfinite(tensor).all())
+    return bool((tensor.float().abs() < limit).all())
+
+
 def _is_here(tensor):
     return tensor.device.type == "cpu" and tensor.is_contiguous()
 
@@ -204,7 +247,8 @@ def _plain(tensor):
 class Embedding(torch.nn.Module):
     """torch.nn.Embedding over the rows of a sparse table: `forward` pulls the rows of a batch, `backward` pushes their
     gradients, which the table's optimizer applies. A key is any number from 0, so there is no size to choose. The row
-    of `padding_idx` is zero and does not learn."""
+    of `padding_idx` is zero and does not learn. Gradients that are not finite are left out, in BSP with the whole step of
+    this rank. `backward` pushes at once, so do not scale the loss (GradScaler): use bfloat16."""
 
     def __init__(self, table: SparseTable, padding_idx: int | None = None):
         super().__init__()
@@ -236,7 +280,7 @@ class Embedding(torch.nn.Module):
         if self.padding_idx is not None:
             learns = keys != self.padding_idx
             keys, gradient = keys[learns], gradient[learns]
-        self.table.push(keys, gradient.contiguous().reshape(self._shape(keys)), wait=False)
+        self.table.push(keys, gradient.contiguous().reshape(self._shape(keys)), wait=False, skip_nonfinite=True)
 
     def _shape(self, keys):
         return (len(keys),) if self.dim == 1 else (len(keys), self.dim)

@@ -567,16 +567,21 @@ mr_status kv_worker_skip(kv_worker *worker) {
 bool kv_worker_skips(const kv_worker *worker) { return worker->skips; }
 uint64_t kv_worker_skipped(const kv_worker *worker) { return worker->skipped; }
 
-/* Replaces the contribution to every slot with rounds: all of them, or none without memory. */
+/* Whether the slot gets values of this worker in rounds; a contribution to the round state is empty. */
+static bool takes_values(const kv_worker *worker, uint32_t slot) {
+    return worker->queues[slot].holds && slot != cluster_map_round_state(kv_worker_stage(worker));
+}
+
+/* Replaces the contributions with values: all of them, or none without memory. */
 static mr_status leave_out(kv_worker *worker) {
     payload_writer *rests;
     mr_status status = MR_OK;
     MR_TRY(alloc_try(worker->slot_count * sizeof *rests, &rests));
     memset(rests, 0, worker->slot_count * sizeof *rests);
     for (uint32_t i = 0; i < worker->slot_count && status == MR_OK; i++)
-        if (worker->queues[i].holds) status = slot_queue_write_rest(&worker->queues[i], &rests[i]);
+        if (takes_values(worker, i)) status = slot_queue_write_rest(&worker->queues[i], &rests[i]);
     for (uint32_t i = 0; i < worker->slot_count; i++) {
-        if (status == MR_OK && worker->queues[i].holds)
+        if (status == MR_OK && takes_values(worker, i))
             slot_queue_replace(&worker->queues[i], &rests[i]);
         else
             payload_fini(&rests[i]);

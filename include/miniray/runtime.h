@@ -213,6 +213,21 @@ MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self,
                                      void (*destroy)(void *)); /* sets the actor's state; self is moved */
 MR_API void *mr_self(mr_call *call);
 
+/* ---- State of an actor that survives its process (max_restarts). When mr_state_set returns MR_OK, the node has the
+ * state, and the actor's next process can read it, in MR_CREATE or later. A call of mr_state_set replaces all parts at
+ * once. A part that is a whole value of mr_arg_keep or mr_state_get (mr_value_arg) is not copied. */
+enum { MR_STATE_PARTS_MAX = 16 };
+/* In the body of an actor. MR_INVALID: in a task; no parts or too many; a part contains a future or a handle. MR_NOMEM,
+ * MR_TOO_LARGE. After an error the state is what it was. */
+MR_API MR_MUST mr_status mr_state_set(mr_call *call, const mr_arg *parts, size_t count);
+/* Reads one part; owned: until mr_value_release. MR_NOT_FOUND: the actor has no such part, or no state at all. */
+MR_API MR_MUST mr_status mr_state_get(mr_call *call, size_t index, mr_value *out);
+/* Identifies a call that may be sent again after the death of the actor's process: its caller, and its number among
+ * the caller's calls of this actor, which grows from call to call and is the same whenever the call is sent. A process
+ * may die between mr_state_set and the answer; an actor that keeps caller and number in its state recognizes the call
+ * when it is sent again. 0: the call is sent once. */
+MR_API uint64_t mr_call_number(const mr_call *call, uint64_t *caller);
+
 /* ---- Calling. */
 
 enum { MR_ERRORS_FAIL = 0, MR_ERRORS_PASS = 1, MR_ERRORS_PASS_DEATHS = 2 }; /* errors_as_values */

@@ -94,6 +94,7 @@ static void start(invocation *invocation) {
     actor_call *call = actor_call_of(invocation);
     actor *actor = call->actor;
     call->number = ++actor->calls;
+    if (call->retries > 0) invocation->repeat = call->number;
     const arguments *arguments = &invocation->arguments;
     bool ready = actor_is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
     if (ready && actor_call_send(call) == MR_OK) {
@@ -135,6 +136,7 @@ static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
     actor *actor = call->actor;
     const arguments *arguments = &call->invocation.arguments;
     bool sent = false;
+    MR_ASSERT(plan->straight == NULL || call->retries == 0); /* a call that is sent here has no `repeat` */
     if (plan->straight != NULL && *plan->straight != 0) {
         sent = invocation_send_straight(&call->invocation, actor->link, &actor->id, plan) == MR_OK;
         if (!sent) MR_TRY(invocation_keep(&call->invocation, plan, settled));

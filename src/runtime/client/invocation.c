@@ -32,6 +32,7 @@ static inline void fill_in(invocation *invocation, core_worker *worker, interned
     invocation->held = false;
     invocation->streams = streams;
     invocation->holds = false;
+    invocation->repeat = 0;
     invocation->parent = worker->run;
     invocation->worker = worker;
     invocation->name = interned_name_ref(name);
@@ -97,19 +98,27 @@ static inline mr_status begin_sending(const invocation *invocation, const peer_l
     wire_head head = {.number = (uint16_t)name->number,
                       .returns = invocation->returns,
                       .flags = (invocation->streams ? WIRE_STREAM : 0) | (invocation->holds ? WIRE_HOLDS : 0)};
-    size_t room = 0;
+    size_t room = 0, repeat_room = 0;
     if (name->number == 0 || !peer_link_knows(link, name->number)) {
         head.name_size = name->size;
         if (name->code.size > 0) head.flags |= WIRE_CODE;
         room = name_room(name, actor);
     }
-    out->size = sizeof head + room + values_size;
+    if (__builtin_expect(invocation->repeat != 0, 0)) {
+        head.flags |= WIRE_REPEATS;
+        repeat_room = sizeof(wire_repeat);
+    }
+    out->size = sizeof head + repeat_room + room + values_size;
     uint8_t *at;
     MR_TRY(rpc_begin(invocation->worker->rpc, link->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK, out->size,
                      &at));
     memcpy(at, &head, sizeof head);
-    if (room != 0) write_name(name, actor, at + sizeof head, room);
-    out->values = at + sizeof head + room;
+    at += sizeof head;
+    const wire_repeat repeat = {invocation->worker->objects.process, invocation->repeat};
+    if (repeat_room != 0) memcpy(at, &repeat, sizeof repeat);
+    at += repeat_room;
+    if (room != 0) write_name(name, actor, at, room);
+    out->values = at + room;
     return MR_OK;
 }
 

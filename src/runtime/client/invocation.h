@@ -30,6 +30,7 @@ struct invocation {
     bool holds;      /* this process's later calls to the actor begin when this call has ended */
     list group;      /* place in its batch */
     uint64_t parent; /* run of the body that submitted it (worker.h); 0: the program itself */
+    uint64_t repeat; /* of a call that may be sent again: its position among the calls of its actor; 0: another call */
     int64_t since_us;
     const struct invocation_ops *ops;
 };

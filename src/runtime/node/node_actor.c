@@ -52,7 +52,8 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
     while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
     list_remove(&actor->place);
-    value_pack_unref(actor->args); /* the host itself frees the objects that the arguments need */
+    value_pack_unref(actor->args); /* the host itself frees the objects that arguments and saved state need */
+    value_pack_unref(actor->saved);
     failure_unref(actor->dead);
     free(actor->about);
     free(actor);
@@ -176,13 +177,29 @@ static void hold_arguments(node_actors *actors, node_actor *actor) {
     if (attachment_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* the worker reports it */
 }
 
-/* Releases the arguments: the actor will not be created again. */
+static void replace_state(node_actors *actors, node_actor *actor, value_pack *saved, struct node_kept *kept) {
+    struct node_kept *before = actor->saved_kept;
+    value_pack_unref(actor->saved);
+    actor->saved = saved == NULL ? NULL : value_pack_ref(saved);
+    actor->saved_kept = kept;
+    if (before != NULL) actors->ops->let_go(actors->host, before);
+}
+
+void node_actor_set_state(node_actors *actors, node_actor *actor, value_pack *saved, struct node_kept *kept) {
+    if (actor->args != NULL)
+        replace_state(actors, actor, saved, kept);
+    else if (kept != NULL)
+        actors->ops->let_go(actors->host, kept);
+}
+
+/* Releases arguments and state: the actor will not be created again. */
 static void forget_arguments(node_actors *actors, node_actor *actor) {
     struct node_kept *kept = actor->kept;
     value_pack_unref(actor->args);
     actor->args = NULL;
     actor->kept = NULL;
     if (kept != NULL) actors->ops->let_go(actors->host, kept);
+    replace_state(actors, actor, NULL, NULL);
 }
 
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* `why` is moved */

@@ -5,6 +5,9 @@
  *      └── restarts left ── process died ─┴───────────┘
  *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
  *
+ * The table keeps the last state that the actor's process has set (mr_state_set) as long as the actor may be created
+ * again; the next process gets it before the creation request.
+ *
  * A process that has a handle holds the actor. An actor that has lost its last holder ends, unless it is detached; an
  * ALIVE actor gets time to exit (node_actor_ops.dismiss). The end of a process releases its handles. The actor itself
  * holds the handles among its arguments until its death: its process may not have reported them yet, and a restarted
@@ -45,9 +48,11 @@ typedef struct node_actor {
     uint32_t restarts_max; /* max_restarts */
     uint32_t threads;      /* threads that run the actor's methods */
     resources need;
-    value_pack *args;       /* NULL: the actor will not be created again */
-    struct node_kept *kept; /* objects that the arguments need, kept by the host */
-    uint8_t *about;         /* owned: description given by the creator */
+    value_pack *args;             /* NULL: the actor will not be created again */
+    struct node_kept *kept;       /* objects that the arguments need, kept by the host */
+    value_pack *saved;            /* state that its next process gets (mr_state_set); NULL: none */
+    struct node_kept *saved_kept; /* objects that the saved state needs */
+    uint8_t *about;               /* owned: description given by the creator */
     size_t about_size;
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
@@ -103,6 +108,10 @@ node_actor *node_actor_named(node_actors *actors, span name_space, span name); /
 const char *node_actor_hint(const node_actors *actors, span name_space, span name, char out[NEAREST_NAME_HINT_MAX]);
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
 node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: no actor runs in that process */
+
+/* Replaces the state that the actor's next process gets: takes a reference to it, and takes over `kept` in any case.
+ * The state of an actor that will not be created again is dropped. */
+void node_actor_set_state(node_actors *actors, node_actor *actor, value_pack *saved, struct node_kept *kept);
 
 /* Adds or removes a process as a holder of the actor. Adding a holder twice is a no-op. */
 void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process);

@@ -54,12 +54,35 @@ static void creation_done(wire_call *call, const rpc_call_result *result) {
     node_decide(core);
 }
 
+/* The worker has the state of its actor, or cannot take it: then another worker gets both. */
+static void state_told(wire_call *call, const rpc_call_result *result) {
+    creation *creation = container_of(call, struct creation, call);
+    if (result->why == NULL && result->status != MR_OK)
+        node_actor_not_told(&creation->core->actors, creation->id, creation->start);
+    wire_call_end(call);
+}
+
+static creation *creation_of(node_core *core, const node_actor *actor,
+                             void (*done)(wire_call *call, const rpc_call_result *result)) {
+    return XNEW(struct creation, .call = {.done = done, .free = wire_call_free}, .core = core, .id = actor->id,
+                .start = actor->starts);
+}
+
+/* Sends the state of the actor's last process, if there is one. */
+static mr_status tell_state(node_core *core, const node_member *member, const node_actor *actor) {
+    if (actor->saved == NULL) return MR_OK;
+    creation *telling = creation_of(core, actor, state_told);
+    wire_message message = {.pack = actor->saved};
+    mr_status status = wire_ask(core->rpc, member->link, WORKER_ACTOR_STATE, &message, &telling->call);
+    if (status != MR_OK) free(telling);
+    return status;
+}
+
 static void start(void *host, node_actor *actor) {
     node_core *core = host;
     node_member *member = node_member_by_process(core, actor->process);
     MR_ASSERT(member != NULL);
-    creation *creation = XNEW(struct creation, .call = {.done = creation_done, .free = wire_call_free}, .core = core,
-                              .id = actor->id, .start = actor->starts);
+    creation *creation = creation_of(core, actor, creation_done);
     uint8_t fields[16 + 4 + 256 + 4];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);
@@ -69,7 +92,8 @@ static void start(void *host, node_actor *actor) {
     core->launcher.ops->label(core->launcher.self, member->pid,
                               actor->name[0] != '\0' ? actor->name : actor->class_name);
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .pack = actor->args};
-    mr_status status = wire_ask(core->rpc, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
+    mr_status status = tell_state(core, member, actor);
+    if (status == MR_OK) status = wire_ask(core->rpc, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;
     free(creation);
     if (status == MR_BUSY) {
@@ -201,6 +225,7 @@ static mr_status look_at(node_core *core, const node_actor *actor, rpc_call_toke
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
     rpc_call_token token = request->token;
     if (request->method == NODE_ACTOR_CREATE) return create(core, member, reader, request);
+    if (request->method == NODE_ACTOR_STATE) return node_state_lend(core, member, reader, token);
     if (request->method == NODE_ACTOR_FIND) return by_name(core, member, reader, token);
     node_actor *actor;
     MR_TRY(find_actor(core, reader, &actor));

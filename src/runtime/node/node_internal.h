@@ -13,6 +13,7 @@
 #include "runtime/node/node_events.h"
 #include "runtime/node/node_manager.h"
 #include "runtime/node/node_output.h"
+#include "runtime/node/node_state.h"
 #include "runtime/node/scheduler.h"
 #include "runtime/refs/reply_queue.h"
 #include "runtime/refs/wire.h"
@@ -99,6 +100,7 @@ struct node_core {
     reply_queue replies;          /* answers to NODE_LOOK that wait for room */
     node_events events;
     node_actor_args args;
+    node_states states;
 };
 
 /* ---- node_manager.c */

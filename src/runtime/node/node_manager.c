@@ -169,6 +169,7 @@ static mr_status handle(node_core *core, node_member *member, const rpc_call_req
         scheduler_block(core->scheduler, member->process, reader_u8(&reader) != 0);
         return node_answer(core, request->token, (span){0});
     case NODE_ACTOR_CREATE:
+    case NODE_ACTOR_STATE:
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_HOLD:
@@ -230,6 +231,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     scheduler_client_gone(core->scheduler, member->process);
     scheduler_worker_gone(core->scheduler, member->process);
     node_events_gone(core, member->process, why);
+    node_state_gone(core, member->process);
     node_actor_process_gone(&core->actors, member->process, why);
     node_actor_args_gone(core, member->process);
     if (core->extension != NULL) core->extension->gone(core->extension_self, member->process);
@@ -259,6 +261,7 @@ node_core *node_manager_create(const env *env, const node_manager_options *optio
     reply_queue_init(&core->replies);
     node_events_init(&core->events);
     node_actor_args_init(core);
+    node_states_init(&core->states);
     core->rpc = rpc_create(env, &handlers, core);
     return core;
 }
@@ -280,6 +283,7 @@ void node_manager_destroy(node_core *core) {
     map_for_each (slot, &core->starting) free(slot.value);
     reply_queue_fini(&core->replies);
     node_events_fini(core);
+    node_states_fini(core);
     map_for_each (slot, &core->programs) {
         node_job *job = slot.value;
         if (job->output != NULL) node_output_end(job->output);

@@ -11,6 +11,7 @@
  *   node_placement.c     placement groups
  *   node_actor_create.c  requests about actors, and the operations of their table (node_actor.h)
  *   node_actor_args.c    arguments of actors that may be created again
+ *   node_state.c         states of actors that survive their processes
  *   node_inspect.c       queries about the node and its processes
  *   node_evict.c         workers that the memory monitor may end
  *   node_events.c        latest calls of workers, in rings of shared memory

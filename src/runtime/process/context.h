@@ -161,6 +161,11 @@ MR_MUST mr_status context_wait_in_answering(mr_context *mr, list *line, int64_t 
 void context_wake(mr_context *mr, const list *line, bool all);
 
 void context_views_init(mr_context *mr); /* initializes `views` (future_api.c) */
+/* Locked: opens a value of a value pack, which the view holds (future_api.c). */
+MR_MUST mr_status context_keep(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out);
+/* The object of a value that mr_get, mr_arg_keep or context_keep opened; borrowed from the value. NULL: another value,
+ * or a part of one. */
+object *context_object_of(const mr_value *value);
 
 /* Locked: polls the transport once, if no thread drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);

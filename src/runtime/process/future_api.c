@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "net/value.h"
+#include "net/value_token.h"
 #include "runtime/common/shutdown_error.h"
 #include "runtime/process/wait_cause.h"
 #include "runtime/worker/call.h"
@@ -128,14 +129,19 @@ bool mr_is_private_copy(mr_context *mr, const void *bytes) {
     return context_check(mr, bytes) == MR_OK && locate(mr, bytes, &offset) != NULL;
 }
 
-/* Opens a value as an object that only the view holds. */
-static mr_status keep_locked(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out) {
+mr_status context_keep(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out) {
     object *object = object_create(&mr->worker.objects, false);
     if (object == NULL) return MR_NOMEM;
     object_fulfil(&mr->worker.objects, object, owner, index);
     mr_status status = open_view(mr, object, out);
     object_drop(&mr->worker.objects, object);
     return status;
+}
+
+object *context_object_of(const mr_value *value) {
+    const value_doc *doc = value_view_is_root(value) ? value_view_doc(value) : NULL;
+    if (doc == NULL || doc->release != view_release) return NULL;
+    return ((const view *)((const char *)doc - offsetof(view, doc)))->object;
 }
 
 mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
@@ -148,7 +154,7 @@ mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
         index = 0;
     }
     context_lock(call->mr);
-    mr_status status = keep_locked(call->mr, owner, (uint32_t)index, out);
+    mr_status status = context_keep(call->mr, owner, (uint32_t)index, out);
     if (owner != call->args_owner) value_pack_unref(owner);
     return context_done(call->mr, status);
 }
@@ -411,7 +417,7 @@ mr_status mr_why(mr_context *mr, mr_ref ref, int64_t timeout_us, char *out, size
 static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
     value_pack *values;
     MR_TRY(failure_pack(failure, &values));
-    mr_status status = keep_locked(mr, values, 0, out);
+    mr_status status = context_keep(mr, values, 0, out);
     value_pack_unref(values);
     return status;
 }

@@ -20,6 +20,8 @@
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_ACTOR_RESTART   any → node        actor id: its process ends
+ *   NODE_ACTOR_STATE     worker → node     actor id of its actor, bytes u64 of its          offset u64, bytes u64 of
+ *                                          state (node_state.h); 0: a state is written     memory; or 0: not needed
  *   NODE_ACTOR_LOOK      any → node        actor id                                       class text, name text, space
  *                                                                                         text, starts u32, about text
  *   NODE_ACTOR_HOLD      any → node        actor id: the caller has a handle
@@ -48,6 +50,7 @@
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure; MR_BUSY:
  *                                                                                         it was not begun, and is not
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
+ *   WORKER_ACTOR_STATE   node → worker     bundle: the state of the actor that is created next
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *   WORKER_NEXT          client → worker   number u64 of a stream call (stream_reader.h)  one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
@@ -58,11 +61,12 @@
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
- * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE, WIRE_HOLDS). If the size is not 0, the actor's id (of a
- * method) and the name follow, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8:
- * the worker keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is
- * sent with its text until a call with it was answered. A call without values has no value pack: two of them fit a
- * cache line, as two of the shortest answers do.
+ * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE, WIRE_HOLDS, WIRE_REPEATS). With WIRE_REPEATS, the caller's
+ * process u64 and the position of the call among its calls of the actor u64 follow: they are the same when the call is
+ * sent again. If the size is not 0, the actor's id (of a method) and the name follow, padded to 8, and of a name with
+ * code (WIRE_CODE) its size u64 and the code, padded to 8: the worker keeps them with the number. If it is 0 the worker
+ * has that number from before, on the same link. A name is sent with its text until a call with it was answered. A call
+ * without values has no value pack: two of them fit a cache line, as two of the shortest answers do.
  *
  * An empty name space is the program's own.
  *
@@ -85,7 +89,8 @@ enum {
     WIRE_VALUE_MAX = 14,
     WIRE_STREAM = 1,
     WIRE_CODE = 2,
-    WIRE_HOLDS = 4 /* flags. WIRE_HOLDS: later calls of the same process begin when this call has ended */
+    WIRE_HOLDS = 4,  /* flags. WIRE_HOLDS: later calls of the same process begin when this call has ended */
+    WIRE_REPEATS = 8 /* the call may be sent again to the actor's next process */
 };
 
 typedef enum wire_method {
@@ -127,6 +132,8 @@ typedef enum wire_method {
     WORKER_LEAVE,
     CLIENT_GROUP_GONE,
     NODE_OUTPUT_LOST,
+    NODE_ACTOR_STATE,
+    WORKER_ACTOR_STATE,
 } wire_method;
 
 /* Whether the request is a task or method to run, or an actor to create. */
@@ -203,6 +210,10 @@ static inline void wire_call_end(wire_call *call) {
 typedef struct wire_head { /* first eight bytes of a call */
     uint16_t number, name_size, returns, flags;
 } wire_head;
+
+typedef struct wire_repeat { /* after them, with WIRE_REPEATS */
+    uint64_t caller, number;
+} wire_repeat;
 
 /* The same as one word, for a name that the worker knows. */
 static inline uint64_t wire_head_word(uint32_t number, uint16_t returns) { return number | (uint64_t)returns << 32; }

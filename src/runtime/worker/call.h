@@ -11,6 +11,7 @@
 #include "runtime/common/name_table.h"
 #include "runtime/refs/attachment.h"
 #include "runtime/refs/failure.h"
+#include "runtime/refs/wire.h"
 
 enum { CALL_ARGS_SMALL = 128, CALL_RESULT_SMALL = 64, CALL_DOCS_KEPT = 8 };
 
@@ -40,7 +41,8 @@ struct mr_call {
     bool holds;          /* later calls of the same caller begin when this call has ended */
     interned_name *name; /* name of the task, method or class; a reference */
     mr_actor actor;
-    uint32_t threads; /* threads of an actor to be created */
+    uint32_t threads;   /* threads of an actor to be created */
+    wire_repeat repeat; /* of a call that may be sent again (wire.h); number 0: another call */
     mr_body_fn *body;
     mr_status refused; /* not MR_OK: cannot run, and `message` has the text */
 
@@ -114,6 +116,7 @@ static inline void call_clear(mr_call *call) {
     call->on_cancel = (cancel_wish){0};
     call->deferred = call->left = call->finished = call->settled = false;
     call->run = 0;
+    call->repeat = (wire_repeat){0};
 }
 /* Resets the record as if zeroed: at the end of a call, after its answer, and not at the begin of the next one. */
 static inline void call_fini(mr_call *call) {

@@ -27,6 +27,7 @@ static void destroy(worker *worker) {
     slab_fini(&worker->slab);
     value_pack_spares_fini(&worker->spares);
     if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
+    value_pack_unref(worker->state);
     free(worker);
 }
 
@@ -197,7 +198,34 @@ static void end_task(worker *worker, const rpc_call_request *request) {
         reply_queue_answer(&worker->worker->replies, worker->worker->rpc, request->token, nothing);
 }
 
+value_pack *worker_state(const worker *worker) { return worker->state; }
+worker_state_area *worker_state_area_of(worker *worker) { return &worker->area; }
+
+void worker_set_state(worker *worker, value_pack *state) {
+    value_pack *before = worker->state;
+    worker->state = value_pack_ref(state);
+    value_pack_unref(before);
+}
+
+/* Handles WORKER_ACTOR_STATE: the state of the actor's last process. WORKER_ACTOR_INIT follows. */
+static void take_state(worker *worker, const rpc_call_request *request) {
+    const reader reader = reader_of(request->payload.data, request->payload.size);
+    value_pack *state = NULL;
+    mr_status status = wire_take_pack(&reader, request->payload, request->body, &state);
+    if (status == MR_OK) status = attachment_receive(&worker->worker->objects, state);
+    if (status == MR_OK) worker_set_state(worker, state);
+    value_pack_unref(state);
+    if (status != MR_OK)
+        wire_refuse(worker->worker->rpc, request->token, status, mr_last_error());
+    else if (wire_answer(worker->worker->rpc, request->token, (span){0}) != MR_OK)
+        error_clear(); /* the node acts only on a refusal */
+}
+
 static __attribute__((noinline)) void other_request(worker *worker, const rpc_call_request *request) {
+    if (request->method == WORKER_ACTOR_STATE) {
+        take_state(worker, request);
+        return;
+    }
     wire_body_drop(request->body.data); /* these requests have no body */
     switch (request->method) {
     case WORKER_END: end_task(worker, request); break;

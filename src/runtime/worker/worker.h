@@ -44,5 +44,16 @@ void worker_bid_drain(worker *worker);
 /* Whether a worker that leaves is still needed: tasks submitted by its tasks are not done, or other processes borrow
  * its objects. */
 bool worker_is_needed(const worker *worker);
+/* The state of the actor in this process that its next process gets; borrowed until it is set; NULL: none. The locked
+ * context sets it; a reference is taken. */
+value_pack *worker_state(const worker *worker);
+void worker_set_state(worker *worker, value_pack *state);
+
+typedef struct worker_state_area { /* where the node reads the state after the death of this process; for state_api.c */
+    void *memory;                  /* lent by the node; NULL: not yet */
+    size_t bytes;
+    bool is_needless; /* no process follows that needs the state */
+} worker_state_area;
+worker_state_area *worker_state_area_of(worker *worker);
 uint32_t worker_threads(const worker *worker); /* threads that run methods */
 uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */

@@ -62,7 +62,7 @@ void worker_names_fini(worker *worker) {
 static __attribute__((noinline)) mr_status read_name(worker *worker, const rpc_call_request *request, wire_head head,
                                                      mr_call *call, const uint8_t **rest) {
     span payload = request->payload;
-    reader reader = reader_of(*rest, payload.size - sizeof head);
+    reader reader = reader_of(*rest, (size_t)(payload.data + payload.size - *rest));
     if (request->method == WORKER_ACTOR_CALL) call->actor = wire_get_actor(&reader);
     const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
     if (text == NULL || head.returns == 0 || head.name_size > WIRE_NAME_MAX || memchr(text, 0, head.name_size) != NULL)
@@ -83,6 +83,16 @@ static __attribute__((noinline)) mr_status read_name(worker *worker, const rpc_c
     return head.number == 0 ? MR_OK : learn(names_of(worker, request->token.link), head.number, call->name);
 }
 
+static __attribute__((noinline)) mr_status read_repeat(span payload, mr_call *call, const uint8_t **rest) {
+    size_t left = (size_t)(payload.data + payload.size - *rest);
+    if (left < sizeof call->repeat)
+        return error_set(MR_CORRUPT, "malformed request: %zu bytes for the number of a call, %zu expected", left,
+                         sizeof call->repeat);
+    memcpy(&call->repeat, *rest, sizeof call->repeat);
+    *rest += sizeof call->repeat;
+    return MR_OK;
+}
+
 /* Decodes the name of a task or a method; the arguments begin at *rest. */
 static mr_status read_call(worker *worker, const rpc_call_request *request, mr_call *call, const uint8_t **rest) {
     wire_head head;
@@ -94,6 +104,7 @@ static mr_status read_call(worker *worker, const rpc_call_request *request, mr_c
     call->holds = (head.flags & WIRE_HOLDS) != 0;
     if ((head.flags & WIRE_STREAM) != 0) MR_TRY(stream_writer_open(call));
     *rest = payload.data + sizeof head;
+    if (__builtin_expect((head.flags & WIRE_REPEATS) != 0, 0)) MR_TRY(read_repeat(payload, call, rest));
     if (head.name_size != 0) return read_name(worker, request, head, call, rest);
     const known_names *names = names_of(worker, request->token.link);
     interned_name *known = head.number < names->count ? names->by_number[head.number] : NULL;

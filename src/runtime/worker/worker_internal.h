@@ -38,6 +38,8 @@ struct worker {
     mr_actor actor;
     char class_name[256];
     call_self self;
+    value_pack *state; /* the actor's state that survives this process; NULL: none */
+    worker_state_area area;
 };
 
 static inline mr_call *worker_call_at(list *place) { return container_of(place, mr_call, place); }

@@ -270,6 +270,9 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
  * sync, with a new server or a new worker, is in place again. */
 static void dies_at(const char *point, bool server) {
     sync_fixture fixture = make_team(NULL);
+    const mr_actor_options mortal = MR_OPTIONS(mr_actor_options, .max_restarts = -1);
+    mr_actor_release(mr, fixture.server);
+    assert_int_equal(mr_model_server_create(mr, NULL, &mortal, &fixture.server), MR_OK);
     /* all workers run */
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
     mr_actor *victim = server ? &fixture.server : &fixture.workers[1];

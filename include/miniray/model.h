@@ -54,10 +54,15 @@ MR_API MR_MUST mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr
  * at 0 and grows by 1 with each push and each sync that all workers have applied. A sync changes the model as a
  * whole or not at all, also if the caller dies.
  *
+ * The server survives the death of its process: the node has the model, its version, the counts, the weights of workers
+ * and the last error, the next process continues from them, and calls that were lost are sent again. A sync in progress
+ * ends with the same bits, and counts once.
+ *
  * An error of a sync is reported even if its future was released: it is printed once, and the caller's next sync or
  * pull fails with it. The server keeps its text (last_error). */
 
-/* `weights` of the strategy are ignored: mr_model_set_weight sets them. MR_INVALID: no such strategy. */
+/* `weights` of the strategy are ignored: mr_model_set_weight sets them. Of `options`, max_restarts and max_call_retries
+ * are as many as needed [MR_NO_LIMIT]; negative: none. MR_INVALID: no such strategy. */
 MR_API MR_MUST mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy,
                                                 const mr_actor_options *options, mr_actor *out);
 

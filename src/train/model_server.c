@@ -16,22 +16,17 @@
 #include "miniray/model.h"
 #include "miniray/runtime.h"
 #include "runtime/refs/failure.h"
+#include "train/model_state.h"
 #include "train/sync_inputs.h"
 #include "train/weight_merge.h"
 
-enum { NAME_MAX_BYTES = 32, ERROR_MAX = SYNC_INPUTS_TOLD_MAX };
+enum { NAME_MAX_BYTES = 32 };
 
 typedef struct model_server {
     mr_sync_strategy strategy; /* strategy.name points to `name` */
     char name[NAME_MAX_BYTES];
-    double *weights; /* owned: of workers 0…weight_count - 1; NAN: not set */
-    size_t weight_count;
-    bool warned; /* about weights that are set for some workers only, or for missing ones */
-    uint64_t version, syncs;
-    mr_value model; /* held; nil before the first sync or push */
-    uint64_t bytes; /* of the model; the next three are of the last sync */
-    double gather_s, aggregate_s, scatter_s;
-    char last_error[ERROR_MAX]; /* "": none yet */
+    bool warned;       /* about weights that are set for some workers only, or for missing ones */
+    model_state state; /* what the next process continues from */
 } model_server;
 
 static const char *const labels[][2] = {{"average", "AverageStrategy"},          {"weighted", "WeightedStrategy"},
@@ -52,27 +47,22 @@ static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
 static void destroy(void *self) {
     model_server *server = self;
-    mr_value_release(&server->model);
-    free(server->weights);
+    model_state_fini(&server->state);
     free(server);
 }
 
-static mr_status room_for_weights(model_server *server, size_t count) {
-    if (count <= server->weight_count) return MR_OK;
-    MR_TRY(alloc_try_resize(&server->weights, count * sizeof *server->weights));
-    while (server->weight_count < count) server->weights[server->weight_count++] = NAN;
-    return MR_OK;
-}
-
-static mr_status set_weight(model_server *server, int64_t worker, double weight) {
+static mr_status set_weight(mr_call *call, model_state *state, int64_t worker, double weight) {
     if (worker < 0 || worker >= MODEL_SERVER_WORKERS_MAX)
         return error_set(MR_INVALID, "no worker %" PRId64 ": workers are 0 to %d, in the order of the list", worker,
                          MODEL_SERVER_WORKERS_MAX - 1);
     if (weight != weight || weight - weight != 0)
         return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g; it must be finite", worker, weight);
-    MR_TRY(room_for_weights(server, (size_t)worker + 1));
-    server->weights[worker] = weight;
-    return MR_OK;
+    MR_TRY(model_state_room(state, (size_t)worker + 1));
+    double before = state->weights[worker];
+    state->weights[worker] = weight;
+    mr_status status = model_state_keep(call, state);
+    if (status != MR_OK) state->weights[worker] = before;
+    return status;
 }
 
 static mr_status read_strategy(mr_call *call, model_server *server) {
@@ -89,6 +79,7 @@ static mr_status create(mr_call *call) {
     model_server *server;
     MR_TRY(alloc_try(sizeof *server, &server));
     mr_status status = read_strategy(call, server);
+    if (status == MR_OK) status = model_state_recall(call, &server->state);
     if (status == MR_OK) return mr_set_self(call, server, destroy);
     destroy(server);
     return status;
@@ -98,8 +89,8 @@ static mr_status create(mr_call *call) {
 
 /* Warns once, with the strategy "weighted", if weights are set for some workers only, or for missing workers. */
 static void warn_of_weights(model_server *server, const sync_inputs *inputs, size_t set) {
-    size_t last = server->weight_count;
-    while (last > 0 && isnan(server->weights[last - 1])) last--;
+    size_t last = server->state.weight_count;
+    while (last > 0 && isnan(server->state.weights[last - 1])) last--;
     bool some = set > 0 && set != inputs->count, beyond = last > inputs->all;
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
@@ -114,8 +105,8 @@ static void choose_weights(model_server *server, sync_inputs *inputs, mr_sync_st
     size_t set = 0;
     for (size_t i = 0; i < inputs->count; i++) {
         size_t id = inputs->ids[i];
-        bool is_set = id < server->weight_count && !isnan(server->weights[id]);
-        inputs->weights[i] = is_set ? server->weights[id] : 1;
+        bool is_set = id < server->state.weight_count && !isnan(server->state.weights[id]);
+        inputs->weights[i] = is_set ? server->state.weights[id] : 1;
         set += is_set;
     }
     strategy->weights = set > 0 ? inputs->weights : NULL;
@@ -185,9 +176,9 @@ static mr_status aggregate_gathered(mr_call *call, model_server *server, sync_in
     mr_sync_strategy strategy = server->strategy;
     weight_merge merge;
     choose_weights(server, inputs, &strategy);
-    bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
-    MR_TRY(weight_merge_open(inputs->sources, inputs->ids, inputs->count, moves ? &server->model : NULL,
-                             server->version, &merge));
+    bool moves = strcmp(server->name, "momentum") == 0 && server->state.version > 0;
+    MR_TRY(weight_merge_open(inputs->sources, inputs->ids, inputs->count, moves ? &server->state.model : NULL,
+                             server->state.version, &merge));
     *bytes = merge.bytes;
     filling filling = {.merge = &merge, .strategy = &strategy};
     mr_status status = sync_inputs_begin(inputs);
@@ -224,16 +215,28 @@ static mr_status aggregate(mr_call *call) {
 
 /* ---- Publication, errors. */
 
-static mr_status replace_model(mr_call *call, model_server *server, size_t argument) {
+/* Makes the argument the next version, and `next` the server's state. */
+static mr_status replace_model(mr_call *call, model_state *next, size_t argument) {
+    model_server *server = mr_self(call);
     mr_value model;
     MR_TRY(mr_arg_keep(call, argument, &model));
-    mr_value_release(&server->model);
-    server->model = model;
-    server->version++;
-    return MR_OK;
+    mr_status status = model_state_advance(call, next, model);
+    if (status != MR_OK) {
+        mr_value_release(&model);
+        return status;
+    }
+    server->state = *next;
+    return mr_return(call, mr_int((int64_t)next->version));
 }
 
-static mr_status take_facts(mr_call *call, model_server *server) {
+/* True: this call has changed the model already, but the server's process died before the caller had the answer. */
+static bool is_repeated(mr_call *call, mr_status *status) {
+    const model_caller *before = model_state_find(&((const model_server *)mr_self(call))->state, call);
+    if (before != NULL) *status = mr_return(call, mr_int((int64_t)before->version));
+    return before != NULL;
+}
+
+static mr_status take_facts(mr_call *call, model_state *state) {
     mr_value facts, item;
     int64_t number[4];
     MR_TRY(mr_arg_value(call, 1, &facts));
@@ -241,10 +244,10 @@ static mr_status take_facts(mr_call *call, model_server *server) {
         MR_TRY(mr_value_item(&facts, i, &item));
         MR_TRY(mr_value_int(&item, &number[i]));
     }
-    server->gather_s = (double)(number[1] - number[0]) * 1e-6;
-    server->aggregate_s = (double)(number[2] - number[1]) * 1e-6;
-    server->scatter_s = (double)(now_us() - number[2]) * 1e-6;
-    server->bytes = (uint64_t)number[3];
+    state->gather_s = (double)(number[1] - number[0]) * 1e-6;
+    state->aggregate_s = (double)(number[2] - number[1]) * 1e-6;
+    state->scatter_s = (double)(now_us() - number[2]) * 1e-6;
+    state->bytes = (uint64_t)number[3];
     return MR_OK;
 }
 
@@ -256,12 +259,13 @@ static mr_status check_arrived(mr_call *call, size_t argument) {
 }
 
 static mr_status publish(mr_call *call) {
-    model_server *server = mr_self(call);
+    model_state next = ((const model_server *)mr_self(call))->state;
+    mr_status status;
+    if (is_repeated(call, &status)) return status;
     for (size_t i = 0; i < 3; i++) MR_TRY(check_arrived(call, i));
-    MR_TRY(take_facts(call, server));
-    MR_TRY(replace_model(call, server, 2));
-    server->syncs++;
-    return mr_return(call, mr_int((int64_t)server->version));
+    MR_TRY(take_facts(call, &next));
+    next.syncs++;
+    return replace_model(call, &next, 2);
 }
 
 /* Whether the argument is an error, except a death if `skips`. */
@@ -284,33 +288,35 @@ static mr_status note(mr_call *call) {
     char what[64];
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(is_fault(call, 1, false, &value, &found));
-    if (found) sync_inputs_tell(&value, NULL, server->last_error);
+    char *error = server->state.last_error;
+    if (found) sync_inputs_tell(&value, NULL, error);
     for (size_t i = MODEL_SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
         MR_TRY(is_fault(call, i, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &value, &found));
         snprintf(what, sizeof what, "set_weights of worker %zu", i - MODEL_SERVER_BEFORE_SET);
-        if (found) sync_inputs_tell(&value, what, server->last_error);
+        if (found) sync_inputs_tell(&value, what, error);
     }
-    return MR_OK;
+    return found ? model_state_keep(call, &server->state) : MR_OK;
 }
 
 /* ---- Other methods. */
 
 static mr_status pull(mr_call *call) {
     const model_server *server = mr_self(call);
-    return mr_return(call, mr_value_arg(&server->model));
+    return mr_return(call, mr_value_arg(&server->state.model));
 }
 
 static mr_status push(mr_call *call) {
-    model_server *server = mr_self(call);
+    model_state next = ((const model_server *)mr_self(call))->state;
     mr_value value;
     weight_tree list;
+    mr_status status;
+    if (is_repeated(call, &status)) return status;
     MR_TRY(mr_arg_value(call, 0, &value));
     MR_TRY(weight_tree_open(&(weight_tree_source){value}, &list));
-    server->bytes = 0;
-    for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
+    next.bytes = 0;
+    for (size_t i = 0; i < list.count; i++) next.bytes += list.tensors[i].bytes;
     weight_tree_close(&list);
-    MR_TRY(replace_model(call, server, 0));
-    return mr_return(call, mr_int((int64_t)server->version));
+    return replace_model(call, &next, 0);
 }
 
 static mr_status weigh(mr_call *call) {
@@ -321,21 +327,22 @@ static mr_status weigh(mr_call *call) {
     MR_TRY(mr_arg_float(call, 1, &weight));
     if (strcmp(server->name, "weighted") != 0)
         log_warn("strategy %s ignores the weight of worker %" PRId64 "; use 'weighted'", label(server), worker);
-    return set_weight(server, worker, weight);
+    return set_weight(call, &server->state, worker, weight);
 }
 
 static mr_status stats(mr_call *call) {
     const model_server *server = mr_self(call);
+    const model_state *state = &server->state;
     mr_arg fields[] = {
-        mr_str("version"),     mr_int((int64_t)server->version),
-        mr_str("num_syncs"),   mr_int((int64_t)server->syncs),
+        mr_str("version"),     mr_int((int64_t)state->version),
+        mr_str("num_syncs"),   mr_int((int64_t)state->syncs),
         mr_str("strategy"),    mr_str(label(server)),
-        mr_str("initialized"), mr_bool(server->version > 0),
-        mr_str("bytes"),       mr_int((int64_t)server->bytes),
-        mr_str("gather_s"),    mr_float(server->gather_s),
-        mr_str("aggregate_s"), mr_float(server->aggregate_s),
-        mr_str("scatter_s"),   mr_float(server->scatter_s),
-        mr_str("last_error"),  server->last_error[0] == '\0' ? mr_nil() : mr_str(server->last_error),
+        mr_str("initialized"), mr_bool(state->version > 0),
+        mr_str("bytes"),       mr_int((int64_t)state->bytes),
+        mr_str("gather_s"),    mr_float(state->gather_s),
+        mr_str("aggregate_s"), mr_float(state->aggregate_s),
+        mr_str("scatter_s"),   mr_float(state->scatter_s),
+        mr_str("last_error"),  state->last_error[0] == '\0' ? mr_nil() : mr_str(state->last_error),
     };
     return mr_return(call, mr_map(fields, sizeof fields / sizeof *fields / 2));
 }

@@ -16,8 +16,10 @@
  * never passed as a value, so that the future has the unchanged error.
  *
  * A sync therefore changes the model completely or not at all, even if processes die: an unpublished sync has no effect
- * on it. */
+ * on it. The server's process may die at any instant: the node has its state (model_state.h), its calls are sent again
+ * to its next process, and a repeated call of `aggregate` gives the same bits. */
 #pragma once
+#include "train/model_state.h"
 
 #define MODEL_SERVER_CLASS "miniray.ModelServer"
 
@@ -27,7 +29,7 @@ enum { MODEL_SERVER_BEFORE_SET = 3 };           /* arguments of publish and note
 #define MODEL_SERVER_FACTS(workers)   (workers) /* index among the results of aggregate: after those of the workers */
 #define MODEL_SERVER_MODEL(workers)   ((workers) + 1)
 #define MODEL_SERVER_RETURNS(workers) ((workers) + 2)
-enum { MODEL_SERVER_WORKERS_MAX = 64 * 1024 }; /* of one sync; aggregate returns a value for each */
+enum { MODEL_SERVER_WORKERS_MAX = MODEL_STATE_WEIGHTS_MAX }; /* of one sync; aggregate returns a value for each */
 
 /* The name of the class. Calling this function makes the linker include the class. */
 const char *model_server_class(void);

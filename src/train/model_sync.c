@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/option_struct.h"
 #include "miniray/model.h"
+#include "runtime/process/context.h"
 #include "runtime/process/submit_batch.h"
 #include "train/model_server.h"
 #include "train/sync_errors.h"
@@ -33,6 +34,14 @@ typedef struct model_sync { /* a sync whose calls are being submitted */
 
 /* ---- The server. */
 
+/* Restarts and retries: as many as needed, unless the caller gives a number; negative: none. */
+static int often(int wanted) { return wanted == 0 ? MR_NO_LIMIT : wanted < 0 ? 0 : wanted; }
+
+/* Calls of the creator have the retries of the server's options; those of other processes are sent again as well. */
+static int retries_of(const mr_context *mr, mr_actor server) {
+    return server.word[0] == mr->worker.objects.process ? 0 : MR_NO_LIMIT;
+}
+
 mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_actor_options *options,
                                  mr_actor *out) {
     static const mr_sync_strategy average = MR_INIT(mr_sync_strategy);
@@ -45,8 +54,14 @@ mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strateg
     mr_sync_strategy tried = *strategy;
     tried.weights = NULL; /* the number of workers is not known here */
     MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
+    static const mr_actor_options usual = MR_INIT(mr_actor_options);
+    mr_actor_options given;
+    OPTION_STRUCT_READ(mr_actor_options, about, options, given);
+    mr_actor_options lasting = options == NULL ? usual : *options;
+    lasting.max_restarts = often(lasting.max_restarts);
+    lasting.max_call_retries = often(lasting.max_call_retries);
     return mr_actor_create(
-        mr, model_server_class(), options,
+        mr, model_server_class(), &lasting,
         MR_ARGS(mr_str(name), mr_float(strategy->momentum), mr_float(strategy->trim), mr_list(NULL, 0)), out);
 }
 
@@ -98,8 +113,9 @@ static mr_status add_aggregate(model_sync *sync) {
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[MODEL_SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = (int)MODEL_SERVER_RETURNS(sync->count),
-                                         .errors_as_values = taken_of(sync));
+    mr_call_options options =
+        MR_OPTIONS(mr_call_options, .num_returns = (int)MODEL_SERVER_RETURNS(sync->count),
+                   .errors_as_values = taken_of(sync), .max_retries = retries_of(sync->mr, sync->server));
     MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args,
                           MODEL_SERVER_BEFORE_WEIGHTS + sync->count, sync->results));
     submit_batch_name_arguments(sync->group, &(arguments_names){"worker", "get_weights", MODEL_SERVER_BEFORE_WEIGHTS});
@@ -118,8 +134,9 @@ static mr_status add_sets(model_sync *sync) {
 
 static mr_status add_call(model_sync *sync, const char *method, int errors_as_values, mr_ref *out) {
     for (size_t w = 0; w < sync->count; w++) sync->args[MODEL_SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
-    MR_TRY(mr_batch_actor(sync->group, sync->server, method,
-                          &MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values), sync->args,
+    const mr_call_options options = MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values,
+                                               .max_retries = retries_of(sync->mr, sync->server));
+    MR_TRY(mr_batch_actor(sync->group, sync->server, method, &options, sync->args,
                           MODEL_SERVER_BEFORE_SET + sync->count, out));
     submit_batch_name_arguments(sync->group, &(arguments_names){"worker", "set_weights", MODEL_SERVER_BEFORE_SET});
     return MR_OK;
@@ -184,12 +201,21 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
 
 /* ---- Other calls. */
 
+static mr_status call_server(mr_context *mr, mr_actor server, const char *method, const mr_arg *args, size_t count,
+                             mr_ref *out) {
+    if (mr == NULL)
+        return error_set(MR_INVALID, "%s of a model server: the context is NULL; call mr_init first", method);
+    const mr_call_options options = MR_OPTIONS(mr_call_options, .max_retries = retries_of(mr, server));
+    return mr_actor_submit(mr, server, method, &options, args, count, out);
+}
+
 /* A pull that fails with the owed failure, as it is. */
 static mr_status pull_after(mr_context *mr, mr_actor server, mr_ref owed, mr_ref *out) {
     mr_batch *group;
     mr_arg before = mr_future(owed);
     MR_TRY(mr_batch_open(mr, &group));
-    mr_status status = mr_batch_actor(group, server, "pull_weights", NULL, &before, 1, out);
+    const mr_call_options options = MR_OPTIONS(mr_call_options, .max_retries = retries_of(mr, server));
+    mr_status status = mr_batch_actor(group, server, "pull_weights", &options, &before, 1, out);
     if (status != MR_OK) {
         mr_batch_cancel(group);
         return status;
@@ -204,20 +230,20 @@ mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
     if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");
     mr_ref owed;
     mr_arg none = mr_nil();
-    if (!sync_errors_owes(mr, server, &owed)) return mr_actor_submit(mr, server, "pull_weights", NULL, &none, 1, out);
+    if (!sync_errors_owes(mr, server, &owed)) return call_server(mr, server, "pull_weights", &none, 1, out);
     mr_status status = pull_after(mr, server, owed, out);
     mr_release(mr, owed);
     return status;
 }
 
 mr_status mr_model_push(mr_context *mr, mr_actor server, mr_arg weights, mr_ref *out) {
-    return mr_call_actor(mr, server, "push_weights", out, weights);
+    return call_server(mr, server, "push_weights", &weights, 1, out);
 }
 
 mr_status mr_model_set_weight(mr_context *mr, mr_actor server, int64_t worker, double weight, mr_ref *out) {
-    return mr_call_actor(mr, server, "set_worker_weight", out, mr_int(worker), mr_float(weight));
+    return call_server(mr, server, "set_worker_weight", MR_ARGS(mr_int(worker), mr_float(weight)), out);
 }
 
 mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out) {
-    return mr_call_actor(mr, server, "get_stats", out);
+    return call_server(mr, server, "get_stats", NULL, 0, out);
 }

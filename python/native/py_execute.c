@@ -290,7 +290,10 @@ static void say_name(PyObject *instance) {
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     core.actor = mr_call_self(call); /* the constructor may ask for its actor */
+    mr_call *outer = core.call;
+    core.call = call;
     PyObject *instance = call_code(call);
+    core.call = outer;
     if (core.mr == NULL) return answer_in_child(call, instance);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");

@@ -19,6 +19,8 @@ PyObject *py_model_server(PyObject *module, PyObject *args) {
                           &group_size, &options.bundle) ||
         !py_placement_read(group, group_size, &options.placement_group) || py_core_context() == NULL)
         return NULL;
+    if (options.max_restarts == 0) options.max_restarts = -1; /* Python gives its default, and 0 is none */
+    if (options.max_call_retries == 0) options.max_call_retries = -1;
     mr_actor id;
     mr_status status = mr_model_server_create(core.mr, &strategy, &options, &id);
     if (status != MR_OK) return py_core_raise(status);

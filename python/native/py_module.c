@@ -20,6 +20,7 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_reply.h"
 #include "python/native/py_shared_model.h"
+#include "python/native/py_state.h"
 #include "python/native/py_stream.h"
 #include "python/native/py_torch.h"
 #include "python/native/py_train.h"
@@ -55,6 +56,9 @@ static PyMethodDef functions[] = {
     {"model_sync", py_model_sync, METH_VARARGS, NULL},
     {"model_pull", py_model_pull, METH_O, NULL},
     {"give_arrays", py_model_give_arrays, METH_NOARGS, NULL},
+    {"state_set", py_state_set, METH_O, NULL},
+    {"state_get", py_state_get, METH_NOARGS, NULL},
+    {"call_number", py_state_call_number, METH_NOARGS, NULL},
     {"share", py_shared_model_open, METH_O, NULL},
     {"weights", py_torch_weights_new, METH_VARARGS, NULL},
     {"are_usual", py_torch_are_usual, METH_O, NULL},

@@ -1,9 +1,18 @@
 """The server of strategies that are written in Python: an actor with the methods of the native one (described in
-src/train/model_server.h)."""
+src/train/model_server.h).
+
+The server survives its process, as the native one does: `_core.state_set` keeps facts, the model and the state of the
+strategy (`get_state`) before a change is answered, and the next process continues from them. `aggregate` returns the
+state that the strategy has after it, and `publish` makes that state the strategy's: an aggregation that is not published
+leaves no trace.
+"""
 
 import copy
+import pickle
 import re
 import time
+import uuid
+import warnings
 from numbers import Number
 
 from miniray import _core, exceptions
@@ -11,6 +20,13 @@ from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _weight_tree
 
 _SKIP_DEAD, _TRIES = 1, 2  # _TRIES: the result is not published, so the strategy's state stays as it is
+_AGGREGATION, _STATE = 4, 5  # in what `aggregate` returns about itself, of a strategy with get_state
+_FORMAT = 1  # of the facts
+_CALLERS_MAX = 64  # the caller whose last change is the oldest is forgotten
+_FACTS = "version", "syncs", "bytes", "times", "worker_weights", "last_error", "callers", "warned"
+_NOTHING = b""  # a part without a value: no model yet, or a strategy without get_state
+_AS_IT_IS = None  # a part that does not change; a number: that argument of the running call
+_LAST = -1  # a call with options for retries has one more argument, before the others
 _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 
 
@@ -18,13 +34,65 @@ class Server:
     """The actor that runs a strategy."""
 
     def __init__(self, strategy):
-        if not _local_mode.is_on():
-            _core.give_arrays()
         self.strategy = strategy
         self.worker_weights = {}
         self.version = self.syncs = self.bytes = 0
         self.model = self.last_error = None
         self.times = (0.0, 0.0, 0.0)
+        self.callers = {}  # of a process: number and answer of its last call that changed the model
+        self.warned = False
+        self.aggregation = None  # the last one, if its state is the strategy's and is not published
+        self.has_state = hasattr(strategy, "get_state") and hasattr(strategy, "set_state")
+        self.strategy_state = copy.deepcopy(strategy.get_state()) if self.has_state else None  # the published one
+        self.lasts = not _local_mode.is_on()
+        if self.lasts:
+            _core.give_arrays()
+            self._recall()
+
+    # ---- What the next process continues from.
+
+    def _keep(self, model=_AS_IT_IS, strategy=_AS_IT_IS, **changes):
+        """Makes the changes, when the next process is sure to see them."""
+        facts = {name: changes.get(name, getattr(self, name)) for name in _FACTS}
+        if self.lasts:
+            _core.state_set((pickle.dumps((_FORMAT, facts)), model, strategy))
+        self.__dict__.update(facts)
+
+    def _recall(self):
+        """Continues from what the last process has kept."""
+        parts = _core.state_get()
+        if not parts:
+            self._keep(_NOTHING, _NOTHING)
+            return
+        format_number, facts = pickle.loads(parts[0])
+        if format_number != _FORMAT:
+            raise ValueError(f"the state of a model server has format {format_number}, not {_FORMAT}")
+        self.__dict__.update(facts)
+        if self.version > 0:
+            self.model = parts[1]
+        if self.has_state and parts[2] != _NOTHING:
+            self.strategy_state = parts[2][_STATE]
+        if self.has_state:
+            self.strategy.set_state(copy.deepcopy(self.strategy_state))
+        elif vars(self.strategy) and not self.warned:
+            name = type(self.strategy).__name__
+            warnings.warn(f"the server of {name} was restarted: the attributes of the strategy are those of its creation, "
+                          f"because {name} has no get_state() and set_state(state)", stacklevel=1)
+            self._keep(warned=True)
+
+    def _repeated(self):
+        """The answer of the running call, if the last process has changed the model for it."""
+        running = _core.call_number() if self.lasts else None
+        number, version = self.callers.get(running[0], (0, None)) if running else (0, None)
+        return version if running and running[1] <= number else None
+
+    def _callers_with(self, version):
+        running = _core.call_number() if self.lasts else None
+        if running is None:
+            return self.callers
+        callers = {process: line for process, line in self.callers.items() if process != running[0]}
+        callers[running[0]] = running[1], version
+        return dict(list(callers.items())[-_CALLERS_MAX:])
 
     # ---- A sync.
 
@@ -37,7 +105,11 @@ class Server:
             raise exceptions.ActorDiedError(f"cannot sync: no worker is alive (0 of {len(weights)})")
         first = next(iter(present))
         lists = self._lists(present, first)
-        strategy = copy.deepcopy(self.strategy) if flags & _TRIES else self.strategy
+        strategy = self._strategy_as_published()
+        if flags & _TRIES:
+            strategy = copy.deepcopy(strategy)
+        else:
+            self.aggregation = uuid.uuid4().bytes
         strategy.worker_weights = dict(self.worker_weights)
         result = strategy.aggregate(lists)
         if not hasattr(result, "__iter__") or isinstance(result, (dict, str)):
@@ -46,8 +118,18 @@ class Server:
         result = list(result)
         self._check(result, lists[0])
         facts = (began_us, gathered_us, _now_us(), sum(_size(leaf) for leaf in result))
+        if self.has_state:
+            state = strategy.get_state()
+            facts += (self.aggregation, state if self.lasts else copy.deepcopy(state))
         results = list(self._for_each(weights, present, first, result))
         return (*results, facts, results[first])
+
+    def _strategy_as_published(self):
+        """The strategy, without the effect of an aggregation that was not published."""
+        if self.has_state and self.aggregation is not None:
+            self.strategy.set_state(copy.deepcopy(self.strategy_state))
+            self.aggregation = None
+        return self.strategy
 
     def _lists(self, present, first):
         """The tensors of each worker, in the order and with the library of the first worker."""
@@ -86,29 +168,39 @@ class Server:
 
     def publish(self, owed, facts, result, *returned):
         """Makes the result of a sync the global model; returns its version."""
+        if (version := self._repeated()) is not None:
+            return version
         _raise_if(owed, facts, result)
-        began_us, gathered_us, aggregated_us, self.bytes = facts
-        self.times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
-                      (_now_us() - aggregated_us) * 1e-6)
-        self.syncs += 1
-        return self._replace(result)
+        began_us, gathered_us, aggregated_us, size = facts[:_AGGREGATION]
+        times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
+                 (_now_us() - aggregated_us) * 1e-6)
+        version = self._replace(result, 2, 1 if self.has_state else _AS_IT_IS, bytes=size, times=times,
+                                syncs=self.syncs + 1)
+        if self.has_state:
+            self.strategy_state = facts[_STATE]
+            if self.aggregation != facts[_AGGREGATION]:  # of the last process, or before another caller's
+                self.strategy.set_state(copy.deepcopy(self.strategy_state))
+            self.aggregation = None
+        return version
 
     def note(self, flags, facts, result, *returned):
         """Records the first error of a sync, if any."""
         if isinstance(facts, BaseException):
-            self.last_error = _told(facts)
+            self._keep(last_error=_told(facts))
             return
         for worker, each in enumerate(returned):
             if isinstance(each, BaseException) and not (flags & _SKIP_DEAD and _is_death(each)):
-                self.last_error = f"set_weights of worker {worker}: {_first_cause(each)}"
+                self._keep(last_error=f"set_weights of worker {worker}: {_first_cause(each)}")
                 return
 
     # ---- The other methods.
 
-    def _replace(self, model):
+    def _replace(self, model, argument, strategy=_AS_IT_IS, **changes):
+        """Makes this argument of the running call the next version."""
+        version = self.version + 1
+        self._keep(argument, strategy, version=version, callers=self._callers_with(version), **changes)
         self.model = model
-        self.version += 1
-        return self.version
+        return version
 
     def pull_weights(self, owed=None):
         """The global weights; None before the first sync."""
@@ -116,15 +208,16 @@ class Server:
 
     def push_weights(self, weights):
         """Replaces the global weights; returns the new version."""
+        if (version := self._repeated()) is not None:
+            return version
         leaves = _weight_tree.tensors(weights)
         if not leaves and not isinstance(weights, (list, tuple, dict)):
             raise ValueError("weights must be a list or a dict of tensors")
-        self.bytes = sum(_size(leaf) for _, leaf in leaves)
-        return self._replace(weights)
+        return self._replace(weights, _LAST, bytes=sum(_size(leaf) for _, leaf in leaves))
 
     def set_worker_weight(self, worker_id, weight):
         """Sets the weight of a worker."""
-        self.worker_weights[worker_id] = weight
+        self._keep(worker_weights={**self.worker_weights, worker_id: weight})
 
     def get_stats(self):
         """Version, number of syncs, strategy, sizes and times."""

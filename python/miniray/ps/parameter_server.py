@@ -75,7 +75,11 @@ class ParameterServer:
         return f"ParameterServer({self._label}, {self._actor.__actor_id__})"
 
     def __reduce__(self):
-        return _handle, (self._actor, self._label, self._weighs, self._native)
+        return _handle, (self._actor, self._label, self._weighs, self._native, self._retries)
+
+    def _method(self, name, **options):
+        """A method of the server; a call that is lost with the server's process is sent again, by any caller."""
+        return getattr(self._actor, name).options(max_task_retries=self._retries, **options)
 
     def __eq__(self, other):
         return isinstance(other, ParameterServer) and self._actor == other._actor
@@ -103,7 +107,7 @@ class ParameterServer:
     @_Method
     def pull_weights(self):
         """The global weights; None before the first sync."""
-        return self._actor.pull_weights.remote() if _local_mode.is_on() else _core.model_pull(self._actor)
+        return self._method("pull_weights").remote() if _local_mode.is_on() else _core.model_pull(self._actor)
 
     @_Method
     def push_weights(self, weights):
@@ -112,12 +116,12 @@ class ParameterServer:
             weights = _shared_model.known(weights) if self._native else _weight_tree.plain(weights)
             if not isinstance(weights, (list, tuple, dict)) and not _weight_tree.is_tensor(weights):
                 raise ValueError(f"weights must be a list or a dict of tensors, not {type(weights).__name__}")
-        return self._actor.push_weights.remote(weights)
+        return self._method("push_weights").remote(weights)
 
     @_Method
     def get_stats(self):
         """Version, number of syncs, strategy, sizes and times, as a dict."""
-        return self._actor.get_stats.remote()
+        return self._method("get_stats").remote()
 
     @_Method
     def set_worker_weight(self, worker_id, weight):
@@ -126,12 +130,12 @@ class ParameterServer:
         if not self._weighs:
             warnings.warn(f"the strategy is {self._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
             return _core.put(None)
-        return self._actor.set_worker_weight.remote(worker_id, weight)
+        return self._method("set_worker_weight").remote(worker_id, weight)
 
 
-def _handle(actor, label, weighs, native):
+def _handle(actor, label, weighs, native, retries):
     made = object.__new__(ParameterServer)
-    made._actor, made._label, made._weighs, made._native = actor, label, weighs, native
+    made._actor, made._label, made._weighs, made._native, made._retries = actor, label, weighs, native, retries
     return made
 
 
@@ -139,12 +143,14 @@ def _start(options, strategy="average", **kwargs):
     made = strategies.make(strategy, kwargs)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
     native = builtin and not _local_mode.is_on()
+    options = {"max_restarts": -1, "max_task_retries": -1, **options}
     if native:
         actor = _core.model_server(*made._native(), _options.actor_options(options))
     else:
         from miniray import remote
         actor = remote(_model_server.Server).options(**options).remote(made)
-    return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native)
+    return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native,
+                   options["max_task_retries"])
 
 
 # ---- A sync.
@@ -198,7 +204,7 @@ _TRIES = 2  # a flag of `aggregate` (_model_server.py)
 def combined(server, workers):
     """A reference to what a sync of the workers would give them now. Neither the server nor a worker changes."""
     weights = [copied_weights(worker) for worker in workers]
-    method = server._actor.aggregate.options(num_returns=len(workers) + 2)
+    method = server._method("aggregate", num_returns=len(workers) + 2)
     return method.remote(0 if server._native else _TRIES, None, 0, *weights)[-1]
 
 

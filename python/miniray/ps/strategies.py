@@ -21,7 +21,11 @@ from miniray.ps import _old_names
 
 
 class SyncStrategy:
-    """Base of strategies: implement `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
+    """Base of strategies: implement `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`.
+
+    A strategy whose attributes change from sync to sync also has `get_state()`, which returns them, and
+    `set_state(state)`: the server then continues with them after the death of its process, and saves them.
+    """
 
     worker_weights = {}  # {worker id: weight}, set by set_worker_weight
 
@@ -155,6 +159,14 @@ class MomentumStrategy(_Builtin):
         result = super().aggregate(weight_lists)
         self._before = [_rows(leaf) for leaf in result]
         return result
+
+    def get_state(self) -> Any:
+        """The moving average, for the server's next process."""
+        return self._before
+
+    def set_state(self, state) -> None:
+        """Continues from a moving average."""
+        self._before = state
 
     def _fold(self, index, rows):
         mean, real = _mean(rows), rows[0].dtype.type

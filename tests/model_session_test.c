@@ -253,6 +253,30 @@ static void a_loss_is_reported_and_training_continues(void **state) {
     mr_model_session_close(session);
 }
 
+/* A model in bfloat16 on servers that hold float32, and a gradient that is not finite. */
+static void a_model_may_be_in_half_precision(void **state) {
+    world *world = *state;
+    uint16_t weights[2] = {0x3f80, 0xc000}, gradient[2] = {0x3f80, 0x4000}; /* 1 and -2; 1 and 2 */
+    const mr_model_tensor tensor = {.name = "w", .dtype = MR_BF16, .dims = 1, .shape = {2}, .data = weights};
+    const void *const gradients[] = {gradient};
+    const mr_ps_table_options half =
+        MR_OPTIONS(mr_ps_table_options, .optimizer = "sgd", .rate = RATE, .precision = "bf16");
+    mr_model_session *session;
+    uint64_t step;
+    must(mr_model_session_open(world->ps, &tensor, 1, &MR_OPTIONS(mr_model_session_options, .table = &half), &session));
+    for (int i = 0; i < 2; i++) {
+        must(mr_model_session_begin(session, &step));
+        must(mr_model_session_push(session, gradients));
+        must(mr_model_session_begin(session, &step));
+        gradient[0] = 0x7f80; /* infinity, in the second push */
+    }
+    must(mr_model_session_pull(session));
+    assert_int_equal(weights[0], 0x3f40); /* 0.75 */
+    assert_int_equal(weights[1], 0xc020); /* -2.5 */
+    assert_int_equal(mr_ps_skipped(world->ps), 1);
+    mr_model_session_close(session);
+}
+
 /* ---- Wrong arguments. */
 
 static void refused(const world *world, const mr_model_tensor *tensors, size_t count,
@@ -277,7 +301,8 @@ static void wrong_arguments_are_refused(void **state) {
     bad = (mr_model_tensor){.name = "miniray.ready", .dtype = MR_F32, .data = model.bias};
     refused(world, &bad, 1, NULL, "reserved");
     bad = (mr_model_tensor){.name = "counts", .dtype = MR_I64, .data = model.bias};
-    refused(world, &bad, 1, NULL, "tensor 'counts' is not float32");
+    refused(world, &bad, 1, NULL, "tensor 'counts' is not float32, float16 or bfloat16");
+    refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .initializer = "normal:0:1"), "of rank 0");
     bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = 1, .shape = {-1}, .data = model.bias};
     refused(world, &bad, 1, NULL, "dimension 0 is -1");
     bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = MR_TENSOR_DIMS_MAX + 1, .data = model.bias};
@@ -308,6 +333,7 @@ int main(void) {
         cmocka_unit_test(a_rank_with_fewer_steps_leaves),
         cmocka_unit_test_setup_teardown(each_push_counts_without_rounds, setup, teardown),
         cmocka_unit_test_setup_teardown(a_loss_is_reported_and_training_continues, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_model_may_be_in_half_precision, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_arguments_are_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

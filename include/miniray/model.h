@@ -174,7 +174,7 @@ MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call
 
 typedef struct mr_model_tensor {
     const char *name; /* distinct; the same on all ranks */
-    mr_dtype dtype;   /* MR_F32 */
+    mr_dtype dtype;   /* MR_F32, MR_F16 or MR_BF16; the servers hold float32 */
     int dims;         /* 0: one item */
     int64_t shape[MR_TENSOR_DIMS_MAX];
     void *data; /* weights of this process, row-major; borrowed until the session is closed */
@@ -184,7 +184,7 @@ typedef struct mr_model_tensor {
 typedef struct mr_model_session_options {
     size_t size;
     const char *name; /* of the table ["model"] */
-    /* Optimizer, rate, compression, clip_norm, … of the table; kind, dtype, arrays and average must not be set [sgd] */
+    /* Optimizer, rate, compression, clip_norm, … of the table; kind, dtype, arrays, average, initializer must not be set [sgd] */
     const mr_ps_table_options *table;
     int64_t timeout_us; /* [MR_PS_TIMEOUT_US] */
 } mr_model_session_options;
@@ -204,9 +204,10 @@ MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, uint6
 /* Pulls the weights that are not frozen into the tensors. MR_STALE: no step is open, or as mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session);
 /* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
- * tensor must have none (MR_INVALID). MR_STALE: no step is open, or as mr_model_session_begin. */
+ * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, this rank is left out of the step
+ * (mr_ps_skip; mr_ps_skipped counts such steps): the other ranks make it without this one. MR_STALE: no step is open, or as mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients);
-/* Waits until the pushes are acknowledged, ends an open step without gradients, and leaves (mr_ps_leave), so that no
+/* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */
 MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session);
 /* Waits until no memory is borrowed any more, and frees the session. It does not leave: another process of the rank may

@@ -1,7 +1,8 @@
 /* model_session.c — sessions of a model on a parameter server (miniray/model.h).
  *
- * The model is a table of arrays, one for each tensor, and one more with a single number: READY. It is 0 until rank 0
- * has set the weights, and then the number of the step in which it did so, plus one. A process that joins sees:
+ * The model is a table of arrays, one for each tensor, and one more with a number: READY. It is 0 until rank 0 has set
+ * the weights, and then the number of the step in which it did so, plus one. (Four digits, each of which is exact in
+ * every precision.) A process that joins sees:
  *
  *   0, or it is in step 0     this step is for the weights: rank 0 sets them, READY last, and all ranks end the step
  *   the open step plus one    the step for the weights is repeated after a death: it is ended
@@ -21,10 +22,11 @@
 #include "miniray/model.h"
 
 static const char ready_name[] = "miniray.ready";
-enum { POLL_US = 2000, NAME_MAX_BYTES = MR_PS_NAME_MAX - 1, NAME_KEPT_BYTES = 48 };
+enum { POLL_US = 2000, DIGITS = 4, DIGIT_BITS = 7, NAME_MAX_BYTES = MR_PS_NAME_MAX - 1, NAME_KEPT_BYTES = 48 };
 
 typedef struct tensor {
-    void *data;   /* borrowed from the caller */
+    void *data; /* borrowed from the caller */
+    mr_dtype dtype;
     size_t items; /* 0: it is not in the table */
     bool frozen;
 } tensor;
@@ -37,7 +39,8 @@ struct mr_model_session {
     mr_ps_ticket *tickets; /* requests under way: their memory is borrowed */
     size_t ticket_count;
     int64_t timeout_us;
-    uint64_t step; /* that is open, or was open last */
+    uint64_t step;        /* that is open, or was open last */
+    float digits[DIGITS]; /* of READY, while it is pushed */
     bool joined, open, rounds;
     char name[MR_PS_NAME_MAX];
 };
@@ -71,7 +74,7 @@ static mr_ps_ticket *next_ticket(mr_model_session *session) { return &session->t
 static mr_status pull_tensor(mr_model_session *session, size_t i) {
     const tensor *tensor = &session->tensors[i];
     mr_ps_request_options options =
-        MR_OPTIONS(mr_ps_request_options,
+        MR_OPTIONS(mr_ps_request_options, .dtype = tensor->dtype,
                    .priority = (uint8_t)(UINT8_MAX - UINT8_MAX * i / session->count)); /* first layers first */
     mr_status status =
         mr_ps_pull_array(session->table, (uint32_t)i, tensor->data, 0, tensor->items, &options, next_ticket(session));
@@ -80,7 +83,8 @@ static mr_status pull_tensor(mr_model_session *session, size_t i) {
 }
 
 static mr_status push_tensor(mr_model_session *session, size_t i, const void *values, bool set) {
-    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = set);
+    const mr_ps_request_options options =
+        MR_OPTIONS(mr_ps_request_options, .dtype = session->tensors[i].dtype, .set = set, .skip_nonfinite = !set);
     mr_status status = mr_ps_push_array(session->table, (uint32_t)i, values, 0, session->tensors[i].items, &options,
                                         next_ticket(session));
     session->ticket_count += status == MR_OK;
@@ -114,19 +118,32 @@ static mr_status end_step(mr_model_session *session) {
     return noted(session, mr_ps_end(session->ps));
 }
 
-static mr_status pull_ready(mr_model_session *session, float *ready) {
+static mr_status pull_ready(mr_model_session *session, uint64_t *ready) {
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .timeout_us = session->timeout_us);
-    return noted(session, mr_ps_pull_array(session->table, (uint32_t)session->count, ready, 0, 1, &options, NULL));
+    float digits[DIGITS];
+    MR_TRY(
+        noted(session, mr_ps_pull_array(session->table, (uint32_t)session->count, digits, 0, DIGITS, &options, NULL)));
+    *ready = 0;
+    for (int i = 0; i < DIGITS; i++) *ready |= (uint64_t)digits[i] << (i * DIGIT_BITS);
+    return MR_OK;
+}
+
+/* READY of the open step. */
+static uint64_t ready_here(const mr_model_session *session) {
+    return (session->step + 1) & (((uint64_t)1 << (DIGITS * DIGIT_BITS)) - 1);
 }
 
 /* Sets the weights, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
  * have the weights. */
-static mr_status set_all(mr_model_session *session, const float *ready) {
+static mr_status set_all(mr_model_session *session) {
+    for (int i = 0; i < DIGITS; i++)
+        session->digits[i] = (float)(ready_here(session) >> (i * DIGIT_BITS) & ((1 << DIGIT_BITS) - 1));
     for (size_t i = 0; i < session->count; i++)
         if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true));
     if (!session->rounds) MR_TRY(settle(session));
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = 1);
-    MR_TRY(mr_ps_push_array(session->table, (uint32_t)session->count, ready, 0, 1, &options, next_ticket(session)));
+    MR_TRY(mr_ps_push_array(session->table, (uint32_t)session->count, session->digits, 0, DIGITS, &options,
+                            next_ticket(session)));
     session->ticket_count++;
     return MR_OK;
 }
@@ -138,7 +155,7 @@ static mr_status next_step(mr_model_session *session) {
 }
 
 /* Waits until rank 0 has set the weights. */
-static mr_status await_ready(mr_model_session *session, float *ready) {
+static mr_status await_ready(mr_model_session *session, uint64_t *ready) {
     int64_t now_us = clock_now_us(clock_real()), end_us = clock_deadline_us(now_us, session->timeout_us);
     for (;; usleep(POLL_US)) {
         MR_TRY(pull_ready(session, ready));
@@ -155,12 +172,11 @@ static mr_status await_ready(mr_model_session *session, float *ready) {
 
 /* Begins a step in which the model has its weights, and pulls them. */
 static mr_status join(mr_model_session *session) {
-    float ready = 0;
+    uint64_t ready = 0;
     if (!session->open) MR_TRY(begin_step(session));
     if (session->step != 0) MR_TRY(pull_ready(session, &ready));
-    const float here = (float)(session->step + 1);
-    if (ready == 0 && rank_of(session) == 0) MR_TRY(noted(session, set_all(session, &here)));
-    if (ready == 0 || ready == here) MR_TRY(next_step(session));
+    if (ready == 0 && rank_of(session) == 0) MR_TRY(noted(session, set_all(session)));
+    if (ready == 0 || ready == ready_here(session)) MR_TRY(next_step(session));
     if (ready == 0) MR_TRY(await_ready(session, &ready));
     MR_TRY(pull_all(session, true));
     session->joined = true;
@@ -188,8 +204,9 @@ static mr_status check_tensor(const mr_model_tensor *tensor, size_t number, size
     if (tensor->name == NULL || tensor->name[0] == '\0') return error_set(MR_INVALID, "tensor %zu has no name", number);
     if (strncmp(tensor->name, "miniray.", 8) == 0)
         return error_set(MR_INVALID, "tensor '%.60s': names that begin with 'miniray.' are reserved", tensor->name);
-    if (tensor->dtype != MR_F32)
-        return error_set(MR_INVALID, "tensor '%.60s' is not float32: leave it out, or convert it", tensor->name);
+    if (tensor->dtype != MR_F32 && tensor->dtype != MR_F16 && tensor->dtype != MR_BF16)
+        return error_set(MR_INVALID, "tensor '%.60s' is not float32, float16 or bfloat16: leave it out, or convert it",
+                         tensor->name);
     MR_TRY(count_items(tensor, items));
     if (*items != 0 && tensor->data == NULL)
         return error_set(MR_INVALID, "tensor '%.60s' has no memory: data is NULL", tensor->name);
@@ -208,6 +225,11 @@ static void short_name(const char *name, size_t number, char out[MR_PS_NAME_MAX]
 }
 
 static mr_status check_options(const char *name, const mr_ps_table_options *table) {
+    if (table->initializer != NULL)
+        return error_set(MR_INVALID,
+                         "model '%s': the options of its table have the initializer '%.40s', but the weights "
+                         "are those of rank 0",
+                         name, table->initializer);
     if (table->kind != 0 || table->arrays != NULL || table->array_count != 0 || table->dtype != 0 ||
         table->average != 0)
         return error_set(MR_INVALID,
@@ -235,7 +257,8 @@ static mr_status describe(mr_model_session *session, const mr_model_tensor *tens
     for (size_t i = 0; i < session->count; i++) {
         size_t items = 0;
         MR_TRY(check_tensor(&tensors[i], i, &items));
-        session->tensors[i] = (tensor){.data = tensors[i].data, .items = items, .frozen = tensors[i].frozen != 0};
+        session->tensors[i] = (tensor){
+            .data = tensors[i].data, .dtype = tensors[i].dtype, .items = items, .frozen = tensors[i].frozen != 0};
         any = any || (items != 0 && !session->tensors[i].frozen);
         short_name(tensors[i].name, i, arrays->names[i]);
         arrays->list[i] = (mr_ps_array){.name = arrays->names[i], .dims = items == 0 ? 0 : tensors[i].dims};
@@ -244,7 +267,7 @@ static mr_status describe(mr_model_session *session, const mr_model_tensor *tens
     if (!any)
         return error_set(MR_INVALID, "model '%s' has no tensor to optimize: all of its %zu are frozen or empty",
                          session->name, session->count);
-    arrays->list[session->count] = (mr_ps_array){.name = ready_name};
+    arrays->list[session->count] = (mr_ps_array){.name = ready_name, .dims = 1, .shape = {DIGITS}};
     return MR_OK;
 }
 
@@ -350,6 +373,7 @@ mr_status mr_model_session_push(mr_model_session *session, const void *const *gr
 }
 
 mr_status mr_model_session_leave(mr_model_session *session) {
+    if (session->open) MR_TRY(noted(session, mr_ps_skip(session->ps)));
     if (session->open) MR_TRY(end_step(session));
     MR_TRY(settle(session));
     mr_status status = mr_ps_leave(session->ps, session->timeout_us);

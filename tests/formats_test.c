@@ -25,6 +25,7 @@
 #include "kv/client/feedback_file.h"
 #include "kv/control/catalog_log.h"
 #include "kv/control/dataset_spec.h"
+#include "miniray/model.h"
 #include "net/disk.h"
 #include "ps/checkpoint_store.h"
 #include "ps/cluster_map.h"
@@ -372,6 +373,39 @@ static void other_feedback_is_rejected(void **state) {
     sample_remove(folder);
 }
 
+/* ---- A checkpoint of a model server. */
+
+/* The sample of the release; of one that had no such checkpoints, what this version writes. */
+static void copy_model(const char *release, char folder[TEMP_DIR_FOLDER_MAX]) {
+    char *sample = sample_of(release, "model");
+    if (access(sample, F_OK) == 0)
+        sample_copy(release, "model", folder);
+    else {
+        assert_true(temp_dir_folder(folder));
+        sample_model_write(folder);
+    }
+    free(sample);
+}
+
+static void a_model_is_read(void **state) {
+    char folder[TEMP_DIR_FOLDER_MAX];
+    copy_model(*state, folder);
+    sample_model_check(folder);
+    sample_remove(folder);
+}
+
+static void another_model_is_rejected(void **state) {
+    char folder[TEMP_DIR_FOLDER_MAX];
+    mr_model_checkpoint facts;
+    copy_model(*state, folder);
+    char *path = sample_path(folder, "manifest");
+    sample_change(path, 3, '9', SAMPLE_SUMMED_ALL);
+    assert_rejected(mr_model_checkpoint_peek(folder, &facts), 9, 1);
+    assert_non_null(strstr(mr_last_error(), folder));
+    free(path);
+    sample_remove(folder);
+}
+
 static void write_samples(void **state) { samples_write(*state); }
 
 int main(int argc, char **argv) {
@@ -396,6 +430,8 @@ int main(int argc, char **argv) {
             cmocka_unit_test_prestate(an_export_is_as_it_was, release),
             cmocka_unit_test_prestate(feedback_is_read, release),
             cmocka_unit_test_prestate(other_feedback_is_rejected, release),
+            cmocka_unit_test_prestate(a_model_is_read, release),
+            cmocka_unit_test_prestate(another_model_is_rejected, release),
         };
         print_message("release %s\n", releases[i]);
         failed += cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,6 +66,59 @@ MR_API MR_MUST mr_status mr_aggregate(const mr_sync_strategy *strategy, const mr
 MR_API MR_MUST mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy,
                                                 const mr_actor_options *options, mr_actor *out);
 
+/* ---- Checkpoints: a folder with the model in a safetensors file and a manifest with its checksum. A new checkpoint
+ * replaces the one before when it is complete on the disk, so a process or a machine that ends at any instant leaves a
+ * whole one. */
+
+typedef struct mr_checkpoint_options { /* relative paths are those of this process */
+    size_t size;
+    const char *restore;        /* the server begins with everything from this checkpoint [none] */
+    const char *checkpoint_dir; /* the server saves here, and begins with the checkpoint that is here [none] */
+    double checkpoint_every;    /* seconds between two checkpoints, if the model has changed [30] */
+    int resume;                 /* negative: moves the checkpoint in checkpoint_dir into its folder old-1, old-2, … */
+} mr_checkpoint_options;
+
+/* As mr_model_server_create. A strategy without a name, and its fields that are 0, are those of the checkpoint.
+ * MR_INVALID: the strategy or a field contradicts the checkpoint, or both `restore` and a checkpoint in checkpoint_dir
+ * exist. MR_NOT_FOUND: `restore` has no checkpoint. MR_CORRUPT: a checkpoint is damaged or of another release. */
+MR_API MR_MUST mr_status mr_model_server_open(mr_context *mr, const mr_sync_strategy *strategy,
+                                              const mr_checkpoint_options *checkpoints, const mr_actor_options *options,
+                                              mr_actor *out);
+/* Saves the model now as a checkpoint in the folder `path`, relative to this process. The future's value is the
+ * absolute path, when the checkpoint is on the disk. */
+MR_API MR_MUST mr_status mr_model_save(mr_context *mr, mr_actor server, const char *path, mr_ref *out);
+
+/* For servers of strategies in other languages. */
+typedef struct mr_model_checkpoint {
+    char strategy[128]; /* "momentum"; of a custom strategy the name of its class */
+    double momentum, trim;
+    uint64_t version, num_syncs;
+    const double *weights; /* borrowed; of workers 0…weight_count - 1; NAN: not set */
+    size_t weight_count;
+    mr_span state; /* borrowed; of a custom strategy */
+} mr_model_checkpoint;
+
+/* Writes a checkpoint of a model: nil or a tree of tensors. MR_INVALID: the tree cannot be saved. */
+MR_API MR_MUST mr_status mr_model_checkpoint_write(const char *folder, const mr_model_checkpoint *checkpoint,
+                                                   const mr_value *model);
+/* Reads strategy, momentum, trim, version and num_syncs; the rest is 0. Errors as mr_model_server_open. */
+MR_API MR_MUST mr_status mr_model_checkpoint_peek(const char *folder, mr_model_checkpoint *out);
+/* Puts the model, and the list of weights and state, both bytes, into objects. */
+MR_API MR_MUST mr_status mr_model_checkpoint_read(mr_context *mr, const char *folder, mr_ref *model, mr_ref *lists);
+/* Moves the checkpoint in a folder, if there is one, into the folder's folder old-1, or the next free number. */
+MR_API MR_MUST mr_status mr_model_checkpoint_set_aside(const char *folder);
+
+/* A thread that writes the newest of the versions that it was offered, every `every_s` seconds. A write that fails is
+ * a warning. */
+typedef struct mr_model_saver mr_model_saver; /* opaque */
+MR_API MR_MUST mr_status mr_model_saver_open(const char *folder, double every_s, mr_model_saver **out);
+/* The checkpoint is copied; the model is moved, also after an error. */
+MR_API MR_MUST mr_status mr_model_saver_offer(mr_model_saver *saver, const mr_model_checkpoint *checkpoint,
+                                              mr_value model);
+MR_API void mr_model_saver_close(mr_model_saver *saver); /* writes what waits; NULL is a no-op */
+
+/* ---- Syncs. */
+
 typedef struct mr_sync_options {
     size_t size;
     const char *get_method, *set_method; /* of the workers ["get_weights", "set_weights"] */
@@ -184,7 +237,8 @@ typedef struct mr_model_tensor {
 typedef struct mr_model_session_options {
     size_t size;
     const char *name; /* of the table ["model"] */
-    /* Optimizer, rate, compression, clip_norm, … of the table; kind, dtype, arrays, average, initializer must not be set [sgd] */
+    /* Optimizer, rate, compression, clip_norm, … of the table [sgd]. Must not be set: kind, dtype, arrays, average,
+     * initializer. */
     const mr_ps_table_options *table;
     int64_t timeout_us; /* [MR_PS_TIMEOUT_US] */
 } mr_model_session_options;
@@ -205,7 +259,8 @@ MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, uint6
 MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session);
 /* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
  * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, this rank is left out of the step
- * (mr_ps_skip; mr_ps_skipped counts such steps): the other ranks make it without this one. MR_STALE: no step is open, or as mr_model_session_begin. */
+ * (mr_ps_skip; mr_ps_skipped counts such steps): the other ranks make it without this one. MR_STALE: no step is open,
+ * or as mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients);
 /* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */

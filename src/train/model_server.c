@@ -2,6 +2,7 @@
 #include "train/model_server.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "miniray/model.h"
 #include "miniray/runtime.h"
 #include "runtime/refs/failure.h"
+#include "train/model_checkpoint.h"
 #include "train/model_state.h"
 #include "train/sync_inputs.h"
 #include "train/weight_merge.h"
@@ -25,8 +27,9 @@ enum { NAME_MAX_BYTES = 32 };
 typedef struct model_server {
     mr_sync_strategy strategy; /* strategy.name points to `name` */
     char name[NAME_MAX_BYTES];
-    bool warned;       /* about weights that are set for some workers only, or for missing ones */
-    model_state state; /* what the next process continues from */
+    bool warned;           /* about weights that are set for some workers only, or for missing ones */
+    model_state state;     /* what the next process continues from */
+    mr_model_saver *saver; /* owned; NULL: no checkpoints at intervals */
 } model_server;
 
 static const char *const labels[][2] = {{"average", "AverageStrategy"},          {"weighted", "WeightedStrategy"},
@@ -43,13 +46,108 @@ static const char *label(const model_server *server) {
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
-/* ---- Creation: name, momentum, trim. */
-
 static void destroy(void *self) {
     model_server *server = self;
+    mr_model_saver_close(server->saver);
     model_state_fini(&server->state);
     free(server);
 }
+
+/* ---- Checkpoints. */
+
+static mr_model_checkpoint checkpoint_of(const model_server *server) {
+    const model_state *state = &server->state;
+    const mr_sync_strategy *strategy = &server->strategy;
+    mr_model_checkpoint made = {.momentum = strategy->momentum == 0 ? 0.9 : fmax(strategy->momentum, 0),
+                                .trim = strategy->trim == 0 ? 0.1 : fmax(strategy->trim, 0),
+                                .version = state->version,
+                                .num_syncs = state->syncs,
+                                .weights = state->weights,
+                                .weight_count = state->weight_count};
+    snprintf(made.strategy, sizeof made.strategy, "%s", server->name);
+    return made;
+}
+
+/* Offers the state to the thread that writes checkpoints. It has a view of its own of the model. */
+static mr_status offer(mr_call *call, const model_server *server) {
+    mr_value model;
+    if (server->saver == NULL) return MR_OK;
+    MR_TRY(model_state_view(call, &model));
+    const mr_model_checkpoint made = checkpoint_of(server);
+    return mr_model_saver_offer(server->saver, &made, model);
+}
+
+static mr_status take_lists(const model_checkpoint_file *file, model_state *state) {
+    const mr_model_checkpoint *facts = &file->facts;
+    if (facts->weight_count > MODEL_STATE_WEIGHTS_MAX)
+        return error_set(MR_CORRUPT, "the checkpoint has weights of %zu workers; the limit is %d", facts->weight_count,
+                         MODEL_STATE_WEIGHTS_MAX);
+    MR_TRY(model_state_room(state, facts->weight_count));
+    if (facts->weight_count > 0) memcpy(state->weights, facts->weights, facts->weight_count * sizeof *state->weights);
+    state->version = facts->version;
+    state->syncs = facts->num_syncs;
+    for (size_t i = 0; i < file->tensors.count; i++) state->bytes += file->tensors.tensors[i].bytes;
+    return MR_OK;
+}
+
+/* Puts the model into an object, of which the state holds a view. */
+static mr_status take_model(mr_context *mr, mr_arg model, mr_value *out) {
+    mr_ref ref;
+    if (model.kind == MR_KIND_NIL && !model.received) return MR_OK;
+    MR_TRY(mr_put(mr, model, &ref));
+    mr_status status = mr_get(mr, ref, MR_FOREVER, out);
+    mr_release(mr, ref);
+    return status;
+}
+
+/* The state is kept at once: the next process does not read the checkpoint again. */
+static mr_status restore(mr_call *call, const char *folder, model_state *state) {
+    model_checkpoint_file file;
+    MR_TRY(model_checkpoint_open(folder, &file));
+    mr_status status = take_lists(&file, state);
+    if (status == MR_OK) status = take_model(mr_call_context(call), file.model, &state->model);
+    model_checkpoint_close(&file);
+    return status == MR_OK ? model_state_keep(call, state) : status;
+}
+
+static mr_status read_path(mr_call *call, size_t index, char *out, size_t size) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, index, &text));
+    int length = snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
+    if (length >= 0 && (size_t)length < size) return MR_OK;
+    return error_set(MR_TOO_LARGE, "the path of a checkpoint has %zu bytes; the limit is %zu", text.size, size - 1);
+}
+
+/* Begins with the state of the server's last process, else with a checkpoint, else anew. */
+static mr_status begin(mr_call *call, model_server *server) {
+    char source[PATH_MAX], folder[PATH_MAX];
+    double every;
+    int64_t sets_aside;
+    MR_TRY(read_path(call, MODEL_SERVER_RESTORE, source, sizeof source));
+    MR_TRY(read_path(call, MODEL_SERVER_FOLDER, folder, sizeof folder));
+    MR_TRY(mr_arg_float(call, MODEL_SERVER_EVERY, &every));
+    MR_TRY(mr_arg_int(call, MODEL_SERVER_SETS_ASIDE, &sets_aside));
+    mr_status status = model_state_recall(call, &server->state);
+    if (status == MR_NOT_FOUND) {
+        status = sets_aside != 0 ? mr_model_checkpoint_set_aside(folder) : MR_OK;
+        if (status == MR_OK && source[0] != '\0') status = restore(call, source, &server->state);
+    }
+    MR_TRY(status);
+    if (folder[0] == '\0') return MR_OK;
+    MR_TRY(mr_model_saver_open(folder, every, &server->saver));
+    return server->state.version > 0 ? offer(call, server) : MR_OK;
+}
+
+static mr_status save(mr_call *call) {
+    const model_server *server = mr_self(call);
+    char folder[PATH_MAX];
+    MR_TRY(read_path(call, 0, folder, sizeof folder));
+    const mr_model_checkpoint made = checkpoint_of(server);
+    MR_TRY(mr_model_checkpoint_write(folder, &made, &server->state.model));
+    return mr_return(call, mr_str(folder));
+}
+
+/* ---- Creation. */
 
 static mr_status set_weight(mr_call *call, model_state *state, int64_t worker, double weight) {
     if (worker < 0 || worker >= MODEL_SERVER_WORKERS_MAX)
@@ -79,7 +177,7 @@ static mr_status create(mr_call *call) {
     model_server *server;
     MR_TRY(alloc_try(sizeof *server, &server));
     mr_status status = read_strategy(call, server);
-    if (status == MR_OK) status = model_state_recall(call, &server->state);
+    if (status == MR_OK) status = begin(call, server);
     if (status == MR_OK) return mr_set_self(call, server, destroy);
     destroy(server);
     return status;
@@ -226,6 +324,7 @@ static mr_status replace_model(mr_call *call, model_state *next, size_t argument
         return status;
     }
     server->state = *next;
+    MR_TRY(offer(call, server));
     return mr_return(call, mr_int((int64_t)next->version));
 }
 
@@ -356,4 +455,5 @@ __attribute__((constructor)) static void model_server_register(void) {
     mr_register_method(MODEL_SERVER_CLASS, "push_weights", push);
     mr_register_method(MODEL_SERVER_CLASS, "set_worker_weight", weigh);
     mr_register_method(MODEL_SERVER_CLASS, "get_stats", stats);
+    mr_register_method(MODEL_SERVER_CLASS, "save", save);
 }

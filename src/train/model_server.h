@@ -23,6 +23,9 @@
 
 #define MODEL_SERVER_CLASS "miniray.ModelServer"
 
+/* Arguments of the creation behind name, momentum and trim: the checkpoint to begin with, the folder for checkpoints
+ * ("": none), their interval in seconds, whether a checkpoint there is moved aside. */
+enum { MODEL_SERVER_RESTORE = 3, MODEL_SERVER_FOLDER, MODEL_SERVER_EVERY, MODEL_SERVER_SETS_ASIDE };
 enum { MODEL_SERVER_SKIP_DEAD = 1 };            /* flags */
 enum { MODEL_SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the weights */
 enum { MODEL_SERVER_BEFORE_SET = 3 };           /* arguments of publish and note before the results of set_weights */

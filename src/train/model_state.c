@@ -48,6 +48,8 @@ mr_status model_state_keep(mr_call *call, const model_state *state) {
     return mr_state_set(call, parts, PARTS);
 }
 
+mr_status model_state_view(mr_call *call, mr_value *model) { return mr_state_get(call, PART_MODEL, model); }
+
 /* ---- Recalling. */
 
 static mr_status malformed(size_t fact, size_t size) {
@@ -115,10 +117,8 @@ static mr_status read_facts(const mr_value *facts, model_state *state) {
 mr_status model_state_recall(mr_call *call, model_state *state) {
     mr_value facts;
     *state = (struct model_state){0};
-    mr_status status = mr_state_get(call, PART_FACTS, &facts);
-    if (status == MR_NOT_FOUND) return MR_OK;
-    MR_TRY(status);
-    status = read_facts(&facts, state);
+    MR_TRY(mr_state_get(call, PART_FACTS, &facts));
+    mr_status status = read_facts(&facts, state);
     mr_value_release(&facts);
     if (status == MR_OK) status = mr_state_get(call, PART_MODEL, &state->model);
     if (status != MR_OK) model_state_fini(state);

@@ -33,9 +33,11 @@ typedef struct model_state {
     size_t caller_count;
 } model_state;
 
-/* Reads the state of the server's last process; *state is zeroed if there is none. MR_CORRUPT, MR_NOMEM. */
+/* Reads the state of the server's last process. MR_NOT_FOUND: there is none, and *state is zeroed. MR_CORRUPT,
+ * MR_NOMEM. */
 MR_MUST mr_status model_state_recall(mr_call *call, model_state *state);
 MR_MUST mr_status model_state_keep(mr_call *call, const model_state *state);
+MR_MUST mr_status model_state_view(mr_call *call, mr_value *model); /* another view of the kept model; owned */
 void model_state_fini(model_state *state);
 
 /* Makes room for the weights of the first `count` workers; new ones are not set. */

@@ -2,6 +2,7 @@
  * this process submits without waiting, so no deadlock is possible. Calls of one process to a worker begin in order:
  * all earlier ones are in the sync, and all later ones see its result. A worker that runs several calls at a time
  * begins no later call of this process before its set_weights has ended. Tested by tests/model_sync_test.c. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "miniray/model.h"
 #include "runtime/process/context.h"
 #include "runtime/process/submit_batch.h"
+#include "train/model_path.h"
 #include "train/model_server.h"
 #include "train/sync_errors.h"
 
@@ -34,35 +36,9 @@ typedef struct model_sync { /* a sync whose calls are being submitted */
 
 /* ---- The server. */
 
-/* Restarts and retries: as many as needed, unless the caller gives a number; negative: none. */
-static int often(int wanted) { return wanted == 0 ? MR_NO_LIMIT : wanted < 0 ? 0 : wanted; }
-
 /* Calls of the creator have the retries of the server's options; those of other processes are sent again as well. */
 static int retries_of(const mr_context *mr, mr_actor server) {
     return server.word[0] == mr->worker.objects.process ? 0 : MR_NO_LIMIT;
-}
-
-mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_actor_options *options,
-                                 mr_actor *out) {
-    static const mr_sync_strategy average = MR_INIT(mr_sync_strategy);
-    mr_sync_strategy copy;
-    OPTION_STRUCT_READ(mr_sync_strategy, trim, strategy, copy);
-    if (strategy == NULL) strategy = &average;
-    const char *name = strategy->name == NULL ? "average" : strategy->name;
-    mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
-    const mr_tensor *models[] = {&nothing};
-    mr_sync_strategy tried = *strategy;
-    tried.weights = NULL; /* the number of workers is not known here */
-    MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
-    static const mr_actor_options usual = MR_INIT(mr_actor_options);
-    mr_actor_options given;
-    OPTION_STRUCT_READ(mr_actor_options, about, options, given);
-    mr_actor_options lasting = options == NULL ? usual : *options;
-    lasting.max_restarts = often(lasting.max_restarts);
-    lasting.max_call_retries = often(lasting.max_call_retries);
-    return mr_actor_create(
-        mr, model_server_class(), &lasting,
-        MR_ARGS(mr_str(name), mr_float(strategy->momentum), mr_float(strategy->trim), mr_list(NULL, 0)), out);
 }
 
 /* ---- A sync. */
@@ -242,6 +218,13 @@ mr_status mr_model_push(mr_context *mr, mr_actor server, mr_arg weights, mr_ref 
 
 mr_status mr_model_set_weight(mr_context *mr, mr_actor server, int64_t worker, double weight, mr_ref *out) {
     return call_server(mr, server, "set_worker_weight", MR_ARGS(mr_int(worker), mr_float(weight)), out);
+}
+
+mr_status mr_model_save(mr_context *mr, mr_actor server, const char *path, mr_ref *out) {
+    char absolute[PATH_MAX];
+    MR_TRY(model_path_resolve(path, absolute));
+    const mr_arg folder = mr_str(absolute);
+    return call_server(mr, server, "save", &folder, 1, out);
 }
 
 mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out) {

@@ -16,8 +16,11 @@
 #include "base/alloc.h"
 #include "base/format.h"
 #include "kv/client/feedback_file.h"
+#include "miniray/model.h"
 #include "net/disk.h"
+#include "net/value.h"
 #include "tests/support/status_assert.h"
+#include "train/model_checkpoint.h"
 
 enum { BLOCK = 5 };
 static const float rate = 0.5f;
@@ -263,7 +266,63 @@ static void write_feedback(const char *folder) {
     free(path);
 }
 
+/* ---- A checkpoint of a model server. */
+
+static const float sample_model_weights[] = {1, 2, 3, 4.5f};
+static const int64_t sample_model_steps = 7;
+static const double sample_model_shares[] = {1, NAN, 2.5};
+
+void sample_model_write(const char *folder) {
+    const int64_t two[] = {2, 2};
+    const mr_arg layer[] = {mr_str("weight"), mr_tensor_of(MR_F32, sample_model_weights, 2, two)};
+    const mr_arg all[] = {mr_str("layer"), mr_map(layer, 1), mr_str("steps"),
+                          mr_tensor_of(MR_I64, &sample_model_steps, 0, NULL)};
+    const mr_arg model = mr_map(all, 2);
+    const mr_model_checkpoint facts = {.strategy = "momentum",
+                                       .momentum = 0.8,
+                                       .trim = 0.1,
+                                       .version = 5,
+                                       .num_syncs = 4,
+                                       .weights = sample_model_shares,
+                                       .weight_count = 3,
+                                       .state = {"a state", 7}};
+    value_plan plan;
+    value_doc doc;
+    mr_value root;
+    must(value_measure(&model, SIZE_MAX, &plan));
+    uint8_t *bytes = xmalloc(plan.value_size + 1);
+    value_write_plain(&model, &plan, bytes);
+    must(value_open_plain(&doc, span_of(bytes, plan.value_size), &root));
+    must(mr_model_checkpoint_write(folder, &facts, &root));
+    value_close(&doc);
+    free(bytes);
+}
+
+void sample_model_check(const char *folder) {
+    model_checkpoint_file file;
+    must(model_checkpoint_open(folder, &file));
+    const mr_model_checkpoint *facts = &file.facts;
+    assert_string_equal(facts->strategy, "momentum");
+    assert_true(facts->momentum == 0.8 && facts->trim == 0.1 && facts->version == 5 && facts->num_syncs == 4);
+    assert_int_equal(facts->weight_count, 3);
+    assert_true(facts->weights[0] == 1 && isnan(facts->weights[1]) && facts->weights[2] == 2.5);
+    assert_int_equal(facts->state.size, 7);
+    assert_memory_equal(facts->state.data, "a state", 7);
+    const safetensor *weights = safetensors_find(&file.list, "layer.weight"),
+                     *steps = safetensors_find(&file.list, "steps");
+    assert_true(weights != NULL && steps != NULL && weights->dims == 2 && steps->dims == 0);
+    assert_memory_equal(weights->data.data, sample_model_weights, sizeof sample_model_weights);
+    assert_memory_equal(steps->data.data, &sample_model_steps, sizeof sample_model_steps);
+    assert_int_equal(file.tensors.count, 2);
+    assert_int_equal(file.model.kind, MR_KIND_MAP);
+    assert_int_equal(file.model.items.count, 2);
+    model_checkpoint_close(&file);
+}
+
 void samples_write(const char *folder) {
+    char *model = sample_path(folder, "model");
+    sample_model_write(model);
+    free(model);
     char *scheduler = make_folder(folder, "scheduler");
     char *export = make_folder(folder, "export"), *feedback = make_folder(folder, "feedback");
     write_scheduler(scheduler, export);

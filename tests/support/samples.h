@@ -6,6 +6,7 @@
  *   scheduler-image/keeper   0.1.0 only: the same values as 0.1.0 wrote them on a machine without SQLite
  *   export/                  what mr_ps_checkpoint_export writes
  *   feedback/rank-2          the feedback file of a rank
+ *   model/                   a checkpoint of a model server; from 0.3.0 on
  *
  * All functions assert (cmocka), so only test programs call them. */
 #pragma once
@@ -42,6 +43,8 @@ float sample_vector(int i);     /* the same for table "vectors" */
 float sample_rest(int i);       /* value of the feedback file, table 9 */
 float sample_weight(int times); /* value of table "model" after `times` pushes: adagrad, gradients of 1 */
 
+void sample_model_write(const char *folder);
+void sample_model_check(const char *folder);
 void samples_write(const char *folder); /* writes one sample of each format; the files must not exist */
 
 /* ---- A worker that has the tables of scheduler/. */

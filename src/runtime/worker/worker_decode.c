@@ -1,4 +1,4 @@
-/* worker_decode.c — see worker_internal.h: decoding of requests. */
+/* worker_decode.c — see worker_internal.h: decoding of requests. Tested by tests/runtime_task_test.c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,22 +7,25 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_submit.h"
 
-/* py_model_server(strategy, momentum, trim, options as for create_actor) */
+/* py_model_server(strategy or None, momentum, trim, options as for create_actor, (restore, checkpoint_dir,
+ * checkpoint_every, resume) with None and 0 for what is not given) */
 PyObject *py_model_server(PyObject *module, PyObject *args) {
     mr_sync_strategy strategy = MR_INIT(mr_sync_strategy);
     mr_actor_options options = MR_INIT(mr_actor_options);
     const char *group;
     Py_ssize_t group_size;
-    if (!PyArg_ParseTuple(args, "sdd(ddziizziz#i)", &strategy.name, &strategy.momentum, &strategy.trim,
+    mr_checkpoint_options checkpoints = MR_INIT(mr_checkpoint_options);
+    if (!PyArg_ParseTuple(args, "zdd(ddziizziz#i)(zzdi)", &strategy.name, &strategy.momentum, &strategy.trim,
                           &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
                           &options.max_call_retries, &options.name, &options.name_space, &options.detached, &group,
-                          &group_size, &options.bundle) ||
+                          &group_size, &options.bundle, &checkpoints.restore, &checkpoints.checkpoint_dir,
+                          &checkpoints.checkpoint_every, &checkpoints.resume) ||
         !py_placement_read(group, group_size, &options.placement_group) || py_core_context() == NULL)
         return NULL;
     if (options.max_restarts == 0) options.max_restarts = -1; /* Python gives its default, and 0 is none */
     if (options.max_call_retries == 0) options.max_call_retries = -1;
     mr_actor id;
-    mr_status status = mr_model_server_create(core.mr, &strategy, &options, &id);
+    mr_status status = mr_model_server_open(core.mr, &strategy, &checkpoints, &options, &id);
     if (status != MR_OK) return py_core_raise(status);
     PyObject *name = PyUnicode_FromString("ParameterServer");
     if (name == NULL) {

@@ -1,6 +1,7 @@
 /* py_module.c — miniray._core: the extension as a module. */
 #include "python/native/py_actor.h"
 #include "python/native/py_buffer.h"
+#include "python/native/py_checkpoint.h"
 #include "python/native/py_context.h"
 #include "python/native/py_decode.h"
 #include "python/native/py_encode.h"
@@ -57,6 +58,13 @@ static PyMethodDef functions[] = {
     {"model_pull", py_model_pull, METH_O, NULL},
     {"give_arrays", py_model_give_arrays, METH_NOARGS, NULL},
     {"state_set", py_state_set, METH_O, NULL},
+    {"checkpoint_save", py_checkpoint_save, METH_VARARGS, NULL},
+    {"checkpoint_peek", py_checkpoint_peek, METH_VARARGS, NULL},
+    {"checkpoint_read", py_checkpoint_read, METH_VARARGS, NULL},
+    {"checkpoint_write", py_checkpoint_write, METH_VARARGS, NULL},
+    {"checkpoint_set_aside", py_checkpoint_set_aside, METH_VARARGS, NULL},
+    {"checkpoint_saver", py_checkpoint_saver, METH_VARARGS, NULL},
+    {"checkpoint_offer", py_checkpoint_offer, METH_VARARGS, NULL},
     {"state_get", py_state_get, METH_NOARGS, NULL},
     {"call_number", py_state_call_number, METH_NOARGS, NULL},
     {"share", py_shared_model_open, METH_O, NULL},

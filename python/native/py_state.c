@@ -3,6 +3,7 @@
 
 #include "python/native/py_context.h"
 #include "python/native/py_decode.h"
+#include "python/native/py_ref.h"
 
 typedef struct parts {
     mr_arg args[MR_STATE_PARTS_MAX];
@@ -27,14 +28,17 @@ static bool read_part(PyObject *item, size_t index, mr_value *value, mr_arg *out
         *out = mr_bytes(PyBytes_AS_STRING(item), (size_t)PyBytes_GET_SIZE(item));
         return true;
     }
+    if (py_ref_check(item))
+        return py_ref_usable(item) &&
+               keep(mr_get(core.mr, ((struct py_ref *)item)->ref, MR_FOREVER, value), value, out);
     Py_ssize_t argument = PyLong_AsSsize_t(item);
     if (argument == -1 && PyErr_Occurred()) return false;
     if (argument < 0) argument += (Py_ssize_t)mr_arg_count(core.call);
     return keep(mr_arg_keep(core.call, (size_t)argument, value), value, out);
 }
 
-/* state_set((part, …)): bytes; the index of an argument of the running call, below 0 from the end; or None: the part as
- * it is. Arguments are kept without a copy. */
+/* state_set((part, …)). A part is bytes; an ObjectRef of an own object; the index of an argument of the running call,
+ * below 0 from the end; or None: the part as it is. Arguments are kept without a copy. */
 PyObject *py_state_set(PyObject *module, PyObject *list) {
     parts parts = {.count = 0};
     if (!check("state_set")) return NULL;

@@ -10,6 +10,7 @@ leaves no trace.
 import copy
 import pickle
 import re
+import struct
 import time
 import uuid
 import warnings
@@ -33,7 +34,7 @@ _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 class Server:
     """The actor that runs a strategy."""
 
-    def __init__(self, strategy):
+    def __init__(self, strategy, checkpoints=None):
         self.strategy = strategy
         self.worker_weights = {}
         self.version = self.syncs = self.bytes = 0
@@ -45,9 +46,14 @@ class Server:
         self.has_state = hasattr(strategy, "get_state") and hasattr(strategy, "set_state")
         self.strategy_state = copy.deepcopy(strategy.get_state()) if self.has_state else None  # the published one
         self.lasts = not _local_mode.is_on()
+        self.saver = None
         if self.lasts:
             _core.give_arrays()
-            self._recall()
+            self._recall(checkpoints)
+        if checkpoints and checkpoints.folder:
+            self.saver = _core.checkpoint_saver(checkpoints.folder, checkpoints.every)
+            if self.version > 0:
+                self._offer()
 
     # ---- What the next process continues from.
 
@@ -58,11 +64,11 @@ class Server:
             _core.state_set((pickle.dumps((_FORMAT, facts)), model, strategy))
         self.__dict__.update(facts)
 
-    def _recall(self):
-        """Continues from what the last process has kept."""
+    def _recall(self, checkpoints):
+        """Continues from what the last process has kept, else from a checkpoint."""
         parts = _core.state_get()
         if not parts:
-            self._keep(_NOTHING, _NOTHING)
+            self._begin(checkpoints)
             return
         format_number, facts = pickle.loads(parts[0])
         if format_number != _FORMAT:
@@ -71,7 +77,7 @@ class Server:
         if self.version > 0:
             self.model = parts[1]
         if self.has_state and parts[2] != _NOTHING:
-            self.strategy_state = parts[2][_STATE]
+            self.strategy_state = pickle.loads(parts[2]) if isinstance(parts[2], bytes) else parts[2][_STATE]
         if self.has_state:
             self.strategy.set_state(copy.deepcopy(self.strategy_state))
         elif vars(self.strategy) and not self.warned:
@@ -79,6 +85,45 @@ class Server:
             warnings.warn(f"the server of {name} was restarted: the attributes of the strategy are those of its creation, "
                           f"because {name} has no get_state() and set_state(state)", stacklevel=1)
             self._keep(warned=True)
+
+    def _begin(self, checkpoints):
+        """Begins with a checkpoint, or anew; either way the next process continues from here."""
+        if checkpoints and checkpoints.sets_aside:
+            _core.checkpoint_set_aside(checkpoints.folder)
+        if not checkpoints or not checkpoints.restore:
+            self._keep(_NOTHING, _NOTHING)
+            return
+        _, _, _, version, syncs = _core.checkpoint_peek(checkpoints.restore)
+        model, lists = _core.checkpoint_read(checkpoints.restore)
+        weights, state = _core.get(lists)
+        self.model = _core.get(model)
+        if self.has_state and state:
+            self.strategy_state = pickle.loads(state)
+            self.strategy.set_state(copy.deepcopy(self.strategy_state))
+        numbers = struct.unpack(f"{len(weights) // 8}d", weights)
+        self._keep(model if version > 0 else _NOTHING, state if self.has_state else _NOTHING, version=version, syncs=syncs,
+                   bytes=sum(_size(leaf) for _, leaf in _weight_tree.tensors(self.model)) if version > 0 else 0,
+                   worker_weights={worker: each for worker, each in enumerate(numbers) if each == each})
+
+    # ---- Checkpoints.
+
+    def _checkpoint(self):
+        """What a checkpoint has beside the model."""
+        weights = [float("nan")] * (max(self.worker_weights, default=-1) + 1)
+        for worker, weight in self.worker_weights.items():
+            weights[worker] = weight
+        state = pickle.dumps(self.strategy_state) if self.has_state else b""
+        return type(self.strategy).__name__, self.version, self.syncs, struct.pack(f"{len(weights)}d", *weights), state
+
+    def _offer(self):
+        """Offers the new version to the thread that writes checkpoints."""
+        if self.saver is not None:
+            _core.checkpoint_offer(self.saver, self._checkpoint())
+
+    def save(self, path):
+        """Writes a checkpoint; returns its path."""
+        _core.checkpoint_write(path, self._checkpoint())
+        return path
 
     def _repeated(self):
         """The answer of the running call, if the last process has changed the model for it."""
@@ -181,6 +226,7 @@ class Server:
             if self.aggregation != facts[_AGGREGATION]:  # of the last process, or before another caller's
                 self.strategy.set_state(copy.deepcopy(self.strategy_state))
             self.aggregation = None
+        self._offer()
         return version
 
     def note(self, flags, facts, result, *returned):
@@ -213,7 +259,9 @@ class Server:
         leaves = _weight_tree.tensors(weights)
         if not leaves and not isinstance(weights, (list, tuple, dict)):
             raise ValueError("weights must be a list or a dict of tensors")
-        return self._replace(weights, _LAST, bytes=sum(_size(leaf) for _, leaf in leaves))
+        version = self._replace(weights, _LAST, bytes=sum(_size(leaf) for _, leaf in leaves))
+        self._offer()
+        return version
 
     def set_worker_weight(self, worker_id, weight):
         """Sets the weight of a worker."""

@@ -9,15 +9,20 @@ from miniray import _core, exceptions
 from miniray._core_api import did_you_mean, local_mode as _local_mode, options as _options
 from miniray._core_api.tracebacks import public
 from miniray._weights import _shared_model, _weight_tree
-from miniray.ps import _model_server, strategies
+from miniray.ps import _checkpoints, _model_server, strategies
+from miniray.ps.strategies import SyncStrategy
 
 
 @public
-def create_parameter_server(strategy="average", **kwargs):
-    """Starts a server with the strategy of this name (`STRATEGIES` lists them) and its options.
+def create_parameter_server(strategy=None, **kwargs):
+    """Starts a server with the strategy of this name (`STRATEGIES` lists them, "average" is the default) and its options.
 
     Built-in strategies run in C. A strategy of the user, found in `STRATEGIES` by its name, is sent to the server by
     value and runs there in Python.
+
+    `checkpoint_dir`: the server saves there, every `checkpoint_every` seconds if the model has changed, and begins with
+    the checkpoint that is there; with `resume=False` that one is moved into the folder's folder old-1, old-2, …
+    `restore`: the server begins with this checkpoint of `save`; the strategy and its options may be left out.
     """
     return ParameterServer.remote(strategy, **kwargs)
 
@@ -53,6 +58,7 @@ class ParameterServer:
         ps.push_weights.remote(weights)                         replaces the global weights; the new version
         ps.get_stats.remote()                                   version, num_syncs, strategy, initialized, …
         ps.set_worker_weight.remote(worker_id, weight)          for the weighted strategy, and for the user's own
+        ps.save.remote(path)                                    the path, when a checkpoint is on the disk
 
     Each returns an ObjectRef at once. `ParameterServer.remote('average')` starts a server.
     """
@@ -62,7 +68,7 @@ class ParameterServer:
                         "'ParameterServer.remote()'.")
 
     @classmethod
-    def remote(cls, strategy="average", **kwargs):
+    def remote(cls, strategy=None, **kwargs):
         """Starts a server, as create_parameter_server does."""
         return _start({}, strategy, **kwargs)
 
@@ -124,6 +130,15 @@ class ParameterServer:
         return self._method("get_stats").remote()
 
     @_Method
+    def save(self, path):
+        """Writes a checkpoint of the server into this folder; the absolute path, when it is on the disk. A relative path
+        is relative to this process. `create_parameter_server(restore=path)` continues from there."""
+        path = _checkpoints.absolute("path", path)
+        if _local_mode.is_on():
+            raise ValueError("checkpoints need processes: local mode has none; call init() without local_mode=True")
+        return _core.checkpoint_save(self._actor, path) if self._native else self._method("save").remote(path)
+
+    @_Method
     def set_worker_weight(self, worker_id, weight):
         """Sets the weight of a worker, by its index in the list of workers."""
         worker_id, weight = checked_weight(worker_id, weight)
@@ -139,16 +154,31 @@ def _handle(actor, label, weighs, native, retries):
     return made
 
 
-def _start(options, strategy="average", **kwargs):
+def _native_form(made, given, checkpoints):
+    """The strategy as the library takes it; an option that was not given is the checkpoint's. An instance gives all."""
+    name, momentum, trim = made._native()
+    if checkpoints.facts is not None and given is not made:
+        momentum, trim = momentum if "momentum" in given else 0.0, trim if "trim" in given else 0.0
+    return name, momentum, trim
+
+
+def _start(options, strategy=None, *, checkpoint_dir=None, checkpoint_every=None, restore=None, resume=True, **kwargs):
+    checkpoints = _checkpoints.read(checkpoint_dir, checkpoint_every, restore, resume)
+    given = strategy if isinstance(strategy, SyncStrategy) else kwargs
+    if strategy is None:
+        strategy = "average" if checkpoints.facts is None else _checkpoints.strategy_of(checkpoints, strategies.STRATEGIES)
     made = strategies.make(strategy, kwargs)
+    if checkpoints.facts is not None:
+        _checkpoints.check(checkpoints, made)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
     native = builtin and not _local_mode.is_on()
     options = {"max_restarts": -1, "max_task_retries": -1, **options}
     if native:
-        actor = _core.model_server(*made._native(), _options.actor_options(options))
+        actor = _core.model_server(*_native_form(made, given, checkpoints), _options.actor_options(options),
+                                   checkpoints.native())
     else:
         from miniray import remote
-        actor = remote(_model_server.Server).options(**options).remote(made)
+        actor = remote(_model_server.Server).options(**options).remote(made, checkpoints.for_server())
     return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native,
                    options["max_task_retries"])
 

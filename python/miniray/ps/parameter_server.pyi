@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from typing_extensions import ParamSpec
@@ -8,6 +9,7 @@ from miniray.ps.strategies import SyncStrategy
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _Weights = Sequence[Any] | Mapping[str, Any]
+_Path = str | os.PathLike[str]
 _Strategy = str | SyncStrategy | type[SyncStrategy] | Callable[[Any], Any]
 
 class _Method(Generic[_P, _T]):
@@ -23,12 +25,19 @@ class _Push(Protocol):
 class _SetWeight(Protocol):
     def remote(self, worker_id: int, weight: float) -> ObjectRef[None]: ...
 
+class _Save(Protocol):
+    def remote(self, path: _Path) -> ObjectRef[str]: ...
+
 class _Starter(Protocol):
-    def remote(self, strategy: _Strategy = ..., **kwargs: Any) -> ParameterServer: ...
+    def remote(self, strategy: _Strategy | None = ..., *, checkpoint_dir: _Path | None = ...,
+               checkpoint_every: float | None = ..., restore: _Path | None = ..., resume: bool = ...,
+               **kwargs: Any) -> ParameterServer: ...
 
 class ParameterServer:
     @classmethod
-    def remote(cls, strategy: _Strategy = ..., **kwargs: Any) -> ParameterServer: ...
+    def remote(cls, strategy: _Strategy | None = ..., *, checkpoint_dir: _Path | None = ...,
+               checkpoint_every: float | None = ..., restore: _Path | None = ..., resume: bool = ...,
+               **kwargs: Any) -> ParameterServer: ...
     @classmethod
     def options(cls, **options: Any) -> _Starter: ...
     sync_from_workers: _Sync
@@ -36,7 +45,10 @@ class ParameterServer:
     push_weights: _Push
     get_stats: _Method[[], dict[str, Any]]
     set_worker_weight: _SetWeight
+    save: _Save
 
-def create_parameter_server(strategy: _Strategy = ..., **kwargs: Any) -> ParameterServer: ...
+def create_parameter_server(strategy: _Strategy | None = ..., *, checkpoint_dir: _Path | None = ...,
+                            checkpoint_every: float | None = ..., restore: _Path | None = ..., resume: bool = ...,
+                            **kwargs: Any) -> ParameterServer: ...
 def copied_weights(worker: ActorHandle[Any]) -> ObjectRef[Any]: ...
 def checked_weight(worker_id: int, weight: float) -> tuple[int, float]: ...

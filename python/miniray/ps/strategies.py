@@ -225,7 +225,12 @@ STRATEGIES: dict[str, type[SyncStrategy]] = {each._name: each for each in _BUILT
 
 def is_builtin(strategy) -> bool:
     """Whether the library has this strategy: an instance of exactly a built-in class."""
-    return type(strategy) in _BUILTIN
+    return is_builtin_class(type(strategy))
+
+
+def is_builtin_class(strategy) -> bool:
+    """Whether this is a built-in class."""
+    return strategy in _BUILTIN
 
 
 def _refuse_unknown(given, kwargs, callee, known):

@@ -103,6 +103,24 @@ def test_bits_are_those_of_a_twin(rounds, precision):
                 values -= np.float32(0.5) * (pushed[0] + pushed[1])
 
 
+def test_a_checkpoint_keeps_the_precision(tmp_path):
+    exact = np.array([1.001, -3.7], np.float32)
+    for begun in range(2):
+        with ps.start(num_servers=1, num_workers=1, checkpoint_dir=str(tmp_path)) as deployment, \
+                deployment.connect() as connection:
+            if begun == 0:
+                table = connection.table("kept", arrays={"w": 2}, precision="bf16")
+                table.set({"w": exact})  # not rounded
+                connection.flush()
+                deployment.checkpoint()
+            table = connection.table("kept")
+            assert table.options["precision"] == "bf16"
+            assert np.array_equal(table.pull()["w"], to_bf16(exact))
+            if begun == 1:  # the servers have float32
+                table.push({"w": to_bf16(exact) * -1})
+                assert np.array_equal(table.pull()["w"], to_bf16(exact - to_bf16(exact)))
+
+
 def test_arrays_of_any_float_dtype(connection):
     table = connection.table("any", dim=2)
     half = np.array([[1, 2], [3, 4]], np.float16)

@@ -341,14 +341,6 @@ def test_a_method_in_a_group_that_its_actor_does_not_have_is_told_of(ray):
         Forgotten.remote()
 
 
-def test_an_actor_without_groups_takes_no_notice_of_one(ray):
-    @ray.remote
-    class Plain:
-        def name(self):
-            return "plain"
-    assert ray.get(Plain.remote().name.options(concurrency_group="io").remote()) == "plain"
-
-
 def test_each_concurrency_group_of_coroutines_has_a_loop(ray):
     """A method that blocks delays only its own group."""
     @ray.remote(concurrency_groups={"io": 2, "compute": 1})

@@ -1,5 +1,5 @@
 /* ps_codec_bench.c — cost and saving of codecs: pushes through each codec, compared with pushes without one in the same
- * run; and pulls of a list of keys that the server has cached.
+ * run; steps in half precision, compared with fp32; and pulls of a list of keys that the server has cached.
  *
  * The measuring process is the worker; scheduler and server are its children, on tcp of this machine. That network
  * moves gigabytes per second: saved bytes gain little there, and the cost of encoding dominates. The number of bytes
@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
+#include "kv/table/dtype_convert.h"
 
 enum { DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };
 
@@ -119,6 +120,55 @@ static void list_rows(bench *b) {
         2);
 }
 
+typedef struct step { /* a push and a pull of an array */
+    const char *precision;
+    mr_dtype dtype; /* of the worker's memory */
+} step;
+
+/* values[0]: million values of the array per second, pushed and pulled; values[1]: bytes of pushes, as a percentage of
+ * those of fp32. */
+static void steps(const bench_run *run, const void *argument, double *values) {
+    const step *step = argument;
+    const mr_ps_array array = {.name = "all", .dims = 1, .shape = {DENSE}};
+    const mr_ps_table_options dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
+                                                 .array_count = 1, .block = BLOCK, .precision = step->precision);
+    const mr_ps_request_options as = MR_OPTIONS(mr_ps_request_options, .dtype = step->dtype);
+    const float *given = drawn(DENSE);
+    void *pushed = bench_memory(DENSE * sizeof(float)), *pulled = bench_memory(DENSE * sizeof(float));
+    mr_ps_push_stats before, after;
+    ps_bench_cluster cluster;
+    dtype_convert(MR_F32, given, step->dtype, DENSE, pushed);
+    ps_bench_cluster_start(&cluster, &over_tcp, &dense);
+    int64_t start_ns = 0, until_ns = INT64_MAX, now_ns;
+    size_t rounds = 0;
+    do {
+        if (rounds++ == 1) { /* the server has allocated its memory */
+            mr_ps_push_stats_get(cluster.ps, &before);
+            start_ns = clock_ns();
+            until_ns = start_ns + (int64_t)(run->seconds * 1e9);
+        }
+        ps_bench_cluster_must(mr_ps_push_array(cluster.table, 0, pushed, 0, DENSE, &as, NULL), "a push");
+        ps_bench_cluster_must(mr_ps_pull_array(cluster.table, 0, pulled, 0, DENSE, &as, NULL), "a pull");
+        now_ns = clock_ns();
+    } while (now_ns < until_ns || rounds < ROUNDS_MIN);
+    mr_ps_push_stats_get(cluster.ps, &after);
+    values[0] = (double)DENSE * 1e3 * (double)(rounds - 1) / (double)(now_ns - start_ns);
+    values[1] = 100 * (double)(after.push_bytes_sent - before.push_bytes_sent) /
+                ((double)DENSE * sizeof(float) * (double)(rounds - 1));
+    ps_bench_cluster_stop(&cluster);
+}
+
+static void step_rows(bench *b, const char *name, step ours) {
+    const step plain = {"fp32", MR_F32};
+    char rate[80], bytes[80];
+    snprintf(rate, sizeof rate, "push and pull of 4.2 M values, %s", name);
+    snprintf(bytes, sizeof bytes, "push of 4.2 M values, %s, bytes sent", name);
+    bench_measure(b, &(bench_pair){steps, &ours, steps, &plain},
+                  (const bench_row[]){{.name = rate, .unit = "M values/s", .reference = "fp32"},
+                                      {.name = bytes, .unit = "%", .value = 1}},
+                  2);
+}
+
 static void codec_rows(bench *b, const char *codec, bool sparse) {
     const work ours = {codec, sparse}, plain = {"none", sparse};
     const char *what = sparse ? "10 k keys of 16 floats" : "16 MB";
@@ -138,5 +188,8 @@ void ps_codec_bench(bench *b) {
         codec_rows(b, codecs[i], false);
         codec_rows(b, codecs[i], true);
     }
+    step_rows(b, "precision bf16", (step){"bf16", MR_F32});
+    step_rows(b, "precision fp16", (step){"fp16", MR_F32});
+    step_rows(b, "memory of bf16", (step){"fp32", MR_BF16});
     list_rows(b);
 }

@@ -275,7 +275,7 @@ MR_API void mr_ps_table_list_free(mr_ps_table_list *list);
 MR_API MR_MUST mr_status mr_ps_set_state_dir(mr_ps *ps, const char *folder);
 
 typedef struct mr_ps_push_stats { /* of this connection */
-    uint64_t push_bytes;          /* of pushes without compression */
+    uint64_t push_bytes;          /* of pushes without compression, in the dtype of the caller's memory */
     uint64_t push_bytes_sent;
     uint64_t pushes, encoded;    /* sections of pushes, and those that were compressed */
     uint64_t pull_bytes;         /* of pull requests with all their keys */

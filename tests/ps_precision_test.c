@@ -15,7 +15,7 @@
 #include "tests/support/ps_fixture.h"
 #include "tests/support/status_assert.h"
 
-enum { KEYS = 40, DIM = 7, ITEMS = 20000, BLOCK = 8192, PUSHES = 3 }; /* a block is read in place, if it can be */
+enum { KEYS = 40, DIM = 7, ITEMS = 45000, BLOCK = 35000, PUSHES = 3 }; /* a block is read or sent in place, if it can be */
 enum { ROWS, ROW, RANGE, VECTORS, ARRAY, WAYS };
 
 static const char *const precisions[] = {"fp32", "bf16", "fp16"};

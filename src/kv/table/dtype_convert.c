@@ -83,16 +83,20 @@ SIMD_CLONES static uint32_t dtype_convert_count(const float *values, size_t coun
 }
 
 static size_t first_of(const float *values, size_t count, uint32_t limit) {
-    size_t at = 0;
-    if (dtype_convert_count(values, count, limit) == 0) return count;
-    while ((half_bits(values[at]) & 0x7fffffff) < limit) at++;
-    return at;
+    for (size_t at = 0; at < count; at += TILE) {
+        size_t size = count - at < TILE ? count - at : TILE;
+        if (dtype_convert_count(values + at, size, limit) == 0) continue;
+        while ((half_bits(values[at]) & 0x7fffffff) < limit) at++;
+        return at;
+    }
+    return count;
 }
 
 size_t dtype_convert_first_infinite(mr_dtype dtype, const void *values, mr_dtype to_dtype, size_t count) {
     size_t item = mr_dtype_size(dtype);
     float wide[TILE];
     if (dtype == MR_I64) return count;
+    if (dtype == MR_F32) return first_of(values, count, limit_of(to_dtype));
     for (size_t at = 0; at < count; at += TILE) {
         size_t size = count - at < TILE ? count - at : TILE;
         dtype_convert(dtype, (const uint8_t *)values + at * item, MR_F32, size, wide);

@@ -116,6 +116,30 @@ MR_METHOD(Ledger, count) { /* parts of the state */
     return mr_return(call, mr_int(count));
 }
 
+MR_CREATE(Keeper) { return mr_set_self(call, malloc(1), free); }
+
+MR_METHOD(Keeper, set) { /* a text as the only part */
+    mr_value value;
+    MR_TRY(mr_arg_value(call, 0, &value));
+    const mr_arg part = mr_value_arg(&value);
+    return mr_state_set(call, &part, 1);
+}
+
+MR_METHOD(Keeper, get) { /* size · 1000 + first byte; fails unless all bytes are equal */
+    mr_value value;
+    mr_span bytes;
+    MR_TRY(mr_state_get(call, 0, &value));
+    MR_TRY(mr_value_bytes(&value, &bytes));
+    const uint8_t *data = bytes.data;
+    int64_t answer = (int64_t)bytes.size * 1000 + data[0];
+    bool equal = memcmp(data, data + 1, bytes.size - 1) == 0;
+    mr_value_release(&value);
+    return equal ? mr_return(call, mr_int(answer)) : mr_fail(call, "%zu bytes differ", bytes.size);
+}
+
+MR_METHOD(Keeper, pid) { return mr_return(call, mr_int(getpid())); }
+MR_METHOD(Keeper, arm) { return sync_fixture_arm_method(call); }
+
 MR_METHOD(Ledger, set_none) { return mr_state_set(call, NULL, 0); }
 MR_METHOD(Ledger, set_many) {
     mr_arg parts[MR_STATE_PARTS_MAX + 1];
@@ -274,6 +298,41 @@ static void no_kill_loses_or_repeats_a_call(void **state) {
     mr_actor_release(mr, actor);
 }
 
+static mr_status set_text(mr_actor actor, size_t size, char byte) {
+    static char text[300 * 1000];
+    mr_ref ref;
+    memset(text, byte, size);
+    must(mr_actor_submit(mr, actor, "set", &MR_OPTIONS(mr_call_options, .max_retries = -1),
+                         MR_ARGS(mr_bytes(text, size)), &ref));
+    return future_assert_failure(mr, ref);
+}
+
+/* States of any size, in messages, in several parts and in objects; a death while the node lends more memory leaves the
+ * state before. */
+static void a_state_may_grow(void **state) {
+    static const size_t sizes[] = {10, 3000, 10, 5000, 40000, 63000, 300 * 1000, 20};
+    mr_actor actor;
+    const mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .max_restarts = MR_NO_LIMIT, .max_call_retries = MR_NO_LIMIT);
+    must(mr_actor_create(mr, "Keeper", &options, NULL, 0, &actor));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char byte = (char)('a' + i);
+        int64_t expected = (int64_t)sizes[i] * 1000 + byte;
+        must(set_text(actor, sizes[i], byte));
+        assert_int_equal(ask(actor, "get"), expected);
+        kill_process(actor);
+        assert_int_equal(ask(actor, "get"), expected);
+        if (failpoint_count() == 0) continue;
+        mr_ref armed;
+        must(set_text(actor, 10, 'x')); /* memory for small states */
+        must(mr_call_actor(mr, actor, "arm", &armed, mr_str("runtime.state_lent=kill")));
+        assert_int_equal(future_assert_failure(mr, armed), MR_OK);
+        assert_int_equal(set_text(actor, 60000, 'y'), MR_ACTOR_DIED);
+        assert_int_equal(ask(actor, "get"), 10 * 1000 + 'x');
+    }
+    mr_actor_release(mr, actor);
+}
+
 static void refused(mr_ref ref, const char *why) {
     mr_value value;
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_INVALID);
@@ -311,6 +370,7 @@ int main(void) {
         cmocka_unit_test(a_large_part_is_kept_where_it_lies),
         cmocka_unit_test(a_repeated_call_is_known),
         cmocka_unit_test(no_kill_loses_or_repeats_a_call),
+        cmocka_unit_test(a_state_may_grow),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main(tests);

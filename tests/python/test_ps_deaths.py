@@ -12,8 +12,6 @@ from miniray.ps import SyncStrategy, create_parameter_server
 from miniray.ps.strategies import MomentumStrategy
 from miniray.util import state
 
-KILLS = 50
-
 
 @miniray.remote
 class Pupil:
@@ -79,10 +77,10 @@ class Stateless(SyncStrategy):
         return weight_lists[0]
 
 
-def train(ray, strategy, kills, syncs=2 * KILLS, **options):
+def train(ray, strategy, syncs, kills):
     """(weights of all workers, the server's weights, version, number of syncs). The server is killed at any instant."""
     chance = random.Random(3)
-    ps, workers = create_parameter_server(strategy, **options), [Pupil.remote(number) for number in range(3)]
+    ps, workers = create_parameter_server(strategy), [Pupil.remote(number) for number in range(3)]
     versions = []
     for sync in range(syncs):
         for worker in workers:
@@ -106,11 +104,11 @@ def is_same(one, other):
     return one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("strategy", ["momentum", Drifting, OwnMomentum])
-def test_deaths_change_no_bit(ray, strategy):
-    calm, wild = train(ray, strategy, 0), train(ray, strategy, KILLS)
+@pytest.mark.parametrize(("strategy", "kills"), [("momentum", 50), (Drifting, 25), (OwnMomentum, 10)])
+def test_deaths_change_no_bit(ray, strategy, kills):
+    calm, wild = train(ray, strategy, 2 * kills, 0), train(ray, strategy, 2 * kills, kills)
     assert is_same(calm[0], wild[0]) and is_same(calm[1], wild[1])
-    assert calm[2:] == wild[2:] == (2 * KILLS, 2 * KILLS)
+    assert calm[2:] == wild[2:] == (2 * kills, 2 * kills)
 
 
 def killed_while_idle(ray, ps):

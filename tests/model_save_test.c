@@ -518,8 +518,12 @@ static void the_last_version_is_written_at_the_end(void **state) {
     hire(scholars);
     must(mr_model_server_open(mr, NULL, &MR_OPTIONS(mr_checkpoint_options, .checkpoint_dir = folder), NULL, &server));
     assert_int_equal(step_and_sync(server, scholars), 1);
+    await_version(folder, 1); /* the first one at once, the next one in 30 s */
+    assert_int_equal(step_and_sync(server, scholars), 2);
+    usleep(20 * 1000);
+    assert_int_equal(version_of(folder), 1);
     mr_actor_release(mr, server);
-    await_version(folder, 1);
+    await_version(folder, 2);
     dismiss(scholars);
     temp_dir_remove(folder);
 }

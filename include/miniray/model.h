@@ -108,8 +108,8 @@ MR_API MR_MUST mr_status mr_model_checkpoint_read(mr_context *mr, const char *fo
 /* Moves the checkpoint in a folder, if there is one, into the folder's folder old-1, or the next free number. */
 MR_API MR_MUST mr_status mr_model_checkpoint_set_aside(const char *folder);
 
-/* A thread that writes the newest of the versions that it was offered, every `every_s` seconds. A write that fails is
- * a warning. */
+/* A thread that writes the first version that it is offered at once, then the newest one every `every_s` seconds. A
+ * write that fails is a warning. */
 typedef struct mr_model_saver mr_model_saver; /* opaque */
 MR_API MR_MUST mr_status mr_model_saver_open(const char *folder, double every_s, mr_model_saver **out);
 /* The checkpoint is copied; the model is moved, also after an error. */

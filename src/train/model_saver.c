@@ -62,7 +62,7 @@ static bool take(mr_model_saver *saver, int64_t due_us, offer *out) {
 
 static void *serve(void *argument) {
     mr_model_saver *saver = argument;
-    int64_t due_us = clock_now_us(clock_real()) + saver->every_us;
+    int64_t due_us = 0; /* the first version is written at once */
     for (offer offer; take(saver, due_us, &offer); offer_fini(&offer)) {
         if (mr_model_checkpoint_write(saver->folder, &offer.facts, &offer.model) != MR_OK)
             log_warn("a checkpoint of the model server failed, and is tried again in %.0f s: %s",

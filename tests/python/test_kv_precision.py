@@ -30,6 +30,7 @@ def together(deployment, play, ranks=RANKS):
         try:
             with deployment.connect(rank) as connection:
                 found[rank] = play(connection, rank)
+                connection.flush()  # or the next connection of the rank would repeat the last step
         except BaseException as error:
             found[rank] = error
 
@@ -68,7 +69,8 @@ def test_bits_are_those_of_a_twin(rounds, precision):
                                                                          for dtype in (np.float32, np.float16)]
 
     def play(connection, rank):
-        begun, seen = connection.begin(), {}
+        begun = first = connection.begin()
+        seen = {"first": first}
         for step in range(steps + 1):
             for seed, dtype in trainings:
                 name = f"{precision} {seed} {dtype.__name__}"
@@ -83,12 +85,13 @@ def test_bits_are_those_of_a_twin(rounds, precision):
                     rows.push(keys, gradient(seed, rank, step, 3 * len(keys)).astype(dtype).reshape(-1, 3))
             connection.end()
             begun = connection.begin()
-        assert begun > steps
+        assert begun == first + steps + 1
         connection.end()
         return seen
 
     everything = together(rounds, play)
     narrow = ROUND[precision]
+    assert everything[0]["first"] == everything[1]["first"]
     for seed, dtype in trainings:
         weights, rows = np.zeros(size, np.float32), np.zeros(3 * len(keys), np.float32)
         for step in range(steps + 1):

@@ -2,6 +2,7 @@
  * through deaths of ranks and servers. */
 #include "miniray/model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -45,11 +46,15 @@ static float gradient_of(uint32_t rank, uint64_t step, int item) {
 
 #define RATE 0.25f
 
+enum { INFINITE = 9 }; /* in this step rank 1 has an infinite gradient, if `leaves_out` */
+
 /* What the servers hold after `steps` steps of all ranks; in BSP the mean of the gradients counts, otherwise each. */
-static void train_twin(model *twin, uint64_t steps, float share) {
+static void train_twin(model *twin, uint64_t steps, float mean, bool leaves_out) {
     make(twin, 0);
     for (uint64_t step = 0; step < steps; step++)
         for (uint32_t rank = 0; rank < RANKS; rank++) {
+            bool alone = leaves_out && step == INFINITE;
+            float share = !alone ? mean : rank == 0 ? 1 : 0;
             for (int i = 0; i < WEIGHTS; i++) twin->weights[i] -= RATE * share * gradient_of(rank, step, i);
             twin->bias[0] -= RATE * share * gradient_of(rank, step, 0);
         }
@@ -67,11 +72,11 @@ static mr_status open_session(mr_ps *ps, const model *model, mr_model_session **
                                  out);
 }
 
-static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step) {
+static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step, bool finite) {
     static float weights[WEIGHTS], bias;
     const void *const gradients[TENSORS] = {weights, NULL, NULL, &bias};
     for (int i = 0; i < WEIGHTS; i++) weights[i] = gradient_of(rank, step, i);
-    bias = gradient_of(rank, step, 0);
+    bias = finite ? gradient_of(rank, step, 0) : INFINITY;
     return mr_model_session_push(session, gradients);
 }
 
@@ -83,6 +88,7 @@ typedef struct part {
     uint64_t steps;
     uint64_t dies; /* in this step, before its push; UINT64_MAX: never */
     bool leaves;   /* before the others have ended */
+    bool leaves_out;
 } part;
 
 static mr_status train(const part *part, mr_model_session *session) {
@@ -92,7 +98,7 @@ static mr_status train(const part *part, mr_model_session *session) {
         MR_TRY(mr_model_session_pull(session));
         __atomic_store_n(&part->fixture->progress[part->rank], step + 1, __ATOMIC_RELEASE);
         if (step == part->dies) kill(getpid(), SIGKILL);
-        MR_TRY(push(session, part->rank, step));
+        MR_TRY(push(session, part->rank, step, !part->leaves_out || part->rank == 0 || step != INFINITE));
     }
     return status == MR_OK ? mr_model_session_pull(session) : status;
 }
@@ -109,7 +115,8 @@ static int work(void *argument) {
     if (status == MR_OK && part->leaves) status = mr_model_session_leave(session);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
     TEST_CHILD_CHECK(status == MR_OK);
-    train_twin(&twin, part->steps, 0.5f);
+    train_twin(&twin, part->steps, 0.5f, part->leaves_out);
+    TEST_CHILD_CHECK(mr_model_session_skipped(session) == (part->leaves_out && part->rank == 1));
     if (part->fixture->consistency == MR_PS_BSP && !part->leaves && part->steps == STEPS) {
         for (int i = 0; i < WEIGHTS && !same(&model, &twin); i++)
             fprintf(stderr, "%g, not %g\n", model.weights[i], twin.weights[i]);
@@ -126,12 +133,12 @@ static void start(ps_fixture *fixture) {
     for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
-static void the_ranks_train_one_model(void **state) {
+static void train_together(bool leaves_out) {
     ps_fixture fixture = {.servers = 2, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
     start(&fixture);
     part parts[RANKS];
     for (uint32_t i = 0; i < RANKS; i++) {
-        parts[i] = (part){&fixture, i, STEPS, UINT64_MAX, false};
+        parts[i] = (part){&fixture, i, STEPS, UINT64_MAX, false, leaves_out};
         fixture.worker[i] = test_child_start(work, &parts[i]);
     }
     for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(test_child_wait(fixture.worker[i], PATIENCE_MS), 0);
@@ -139,11 +146,14 @@ static void the_ranks_train_one_model(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
+static void the_ranks_train_one_model(void **state) { train_together(false); }
+static void a_rank_with_an_infinite_gradient_is_left_out(void **state) { train_together(true); }
+
 /* Rank 1 dies in every fifth step, and another process continues in that step. */
 static void a_killed_rank_changes_no_bit(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
     start(&fixture);
-    part stays = {&fixture, 0, STEPS, UINT64_MAX, false}, dies = {&fixture, 1, STEPS, 0, false};
+    part stays = {&fixture, 0, STEPS, UINT64_MAX, false, false}, dies = {&fixture, 1, STEPS, 0, false, false};
     fixture.worker[0] = test_child_start(work, &stays);
     for (; dies.dies < STEPS; dies.dies += DIES_EVERY) {
         assert_int_equal(test_child_run(work, &dies, PATIENCE_MS), -SIGKILL);
@@ -160,7 +170,8 @@ static void a_killed_rank_changes_no_bit(void **state) {
 static void a_rank_with_fewer_steps_leaves(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = RANKS, .slots = 4, .copies = 1, .consistency = MR_PS_BSP};
     start(&fixture);
-    part stays = {&fixture, 0, STEPS, UINT64_MAX, true}, goes = {&fixture, 1, STEPS / 4, UINT64_MAX, true};
+    part stays = {&fixture, 0, STEPS, UINT64_MAX, true, false},
+         goes = {&fixture, 1, STEPS / 4, UINT64_MAX, true, false};
     fixture.worker[0] = test_child_start(work, &stays);
     assert_int_equal(test_child_run(work, &goes, PATIENCE_MS), 0);
     assert_int_equal(test_child_wait(fixture.worker[0], PATIENCE_MS), 0);
@@ -201,16 +212,16 @@ static void each_push_counts_without_rounds(void **state) {
         make(&models[i], i);
         must(open_session(i == 0 ? world->ps : other, &models[i], &sessions[i]));
     }
-    train_twin(&twin, 0, 1);
+    train_twin(&twin, 0, 1, false);
     assert_true(same(&models[1], &twin)); /* rank 0's weights, the frozen ones too */
     for (uint64_t i = 0; i < STEPS; i++)
         for (uint32_t rank = 0; rank < RANKS; rank++) {
             must(mr_model_session_begin(sessions[rank], &step));
             assert_int_equal(step, i);
             must(mr_model_session_pull(sessions[rank]));
-            must(push(sessions[rank], rank, step));
+            must(push(sessions[rank], rank, step, true));
         }
-    train_twin(&twin, STEPS, 1);
+    train_twin(&twin, STEPS, 1, false);
     for (uint32_t rank = 0; rank < RANKS; rank++) must(mr_model_session_begin(sessions[rank], &step));
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         must(mr_model_session_pull(sessions[rank]));
@@ -219,8 +230,8 @@ static void each_push_counts_without_rounds(void **state) {
     must(mr_model_session_leave(sessions[1]));
     mr_model_session_close(sessions[1]);
     mr_ps_close(other);
-    assert_int_equal(push(sessions[0], 0, step), MR_OK);
-    assert_int_equal(push(sessions[0], 0, step), MR_STALE); /* no step is open */
+    assert_int_equal(push(sessions[0], 0, step, true), MR_OK);
+    assert_int_equal(push(sessions[0], 0, step, true), MR_STALE); /* no step is open */
     assert_int_equal(mr_model_session_pull(sessions[0]), MR_STALE);
     assert_non_null(strstr(mr_last_error(), "no step of model 'model' is open"));
     mr_model_session_close(sessions[0]);
@@ -235,7 +246,7 @@ static void a_loss_is_reported_and_training_continues(void **state) {
     make(&model, 0);
     must(open_session(world->ps, &model, &session));
     must(mr_model_session_begin(session, &step));
-    must(push(session, 0, step));
+    must(push(session, 0, step, true));
     must(mr_model_session_begin(session, &step));
     must(mr_model_session_pull(session));
     before = model;
@@ -246,24 +257,27 @@ static void a_loss_is_reported_and_training_continues(void **state) {
     assert_int_equal(status, MR_STALE);
     must(mr_model_session_begin(session, &step));
     assert_true(same(&model, &before));
-    must(push(session, 0, 1));
+    must(push(session, 0, 1, true));
     must(mr_model_session_begin(session, &step));
     must(mr_model_session_pull(session));
     for (int i = 0; i < WEIGHTS; i++) assert_true(model.weights[i] == before.weights[i] - RATE * gradient_of(0, 1, i));
     mr_model_session_close(session);
 }
 
-/* A model in bfloat16 on servers that hold float32, and a gradient that is not finite. */
+/* A model in bfloat16 on servers that hold float32, and a gradient that is not finite: the other tensor of that step
+ * does not learn from it either. */
 static void a_model_may_be_in_half_precision(void **state) {
     world *world = *state;
     uint16_t weights[2] = {0x3f80, 0xc000}, gradient[2] = {0x3f80, 0x4000}; /* 1 and -2; 1 and 2 */
-    const mr_model_tensor tensor = {.name = "w", .dtype = MR_BF16, .dims = 1, .shape = {2}, .data = weights};
-    const void *const gradients[] = {gradient};
+    float bias = 4, by_bias = 1;
+    const mr_model_tensor tensors[] = {{.name = "bias", .dtype = MR_F32, .data = &bias},
+                                       {.name = "w", .dtype = MR_BF16, .dims = 1, .shape = {2}, .data = weights}};
+    const void *const gradients[] = {&by_bias, gradient};
     const mr_ps_table_options half =
         MR_OPTIONS(mr_ps_table_options, .optimizer = "sgd", .rate = RATE, .precision = "bf16");
     mr_model_session *session;
     uint64_t step;
-    must(mr_model_session_open(world->ps, &tensor, 1, &MR_OPTIONS(mr_model_session_options, .table = &half), &session));
+    must(mr_model_session_open(world->ps, tensors, 2, &MR_OPTIONS(mr_model_session_options, .table = &half), &session));
     for (int i = 0; i < 2; i++) {
         must(mr_model_session_begin(session, &step));
         must(mr_model_session_push(session, gradients));
@@ -273,7 +287,8 @@ static void a_model_may_be_in_half_precision(void **state) {
     must(mr_model_session_pull(session));
     assert_int_equal(weights[0], 0x3f40); /* 0.75 */
     assert_int_equal(weights[1], 0xc020); /* -2.5 */
-    assert_int_equal(mr_ps_skipped(world->ps), 1);
+    assert_true(bias == 3.75f);
+    assert_int_equal(mr_model_session_skipped(session), 1);
     mr_model_session_close(session);
 }
 
@@ -322,13 +337,14 @@ static void wrong_arguments_are_refused(void **state) {
     const void *const gradients[TENSORS] = {NULL, model.frozen, NULL, NULL};
     assert_int_equal(mr_model_session_push(session, gradients), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "tensor 1 is frozen"));
-    must(push(session, 0, step)); /* the step is still open */
+    must(push(session, 0, step, true)); /* the step is still open */
     mr_model_session_close(session);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ranks_train_one_model),
+        cmocka_unit_test(a_rank_with_an_infinite_gradient_is_left_out),
         cmocka_unit_test(a_killed_rank_changes_no_bit),
         cmocka_unit_test(a_rank_with_fewer_steps_leaves),
         cmocka_unit_test_setup_teardown(each_push_counts_without_rounds, setup, teardown),

@@ -258,10 +258,12 @@ MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, uint6
 /* Pulls the weights that are not frozen into the tensors. MR_STALE: no step is open, or as mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session);
 /* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
- * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, this rank is left out of the step
- * (mr_ps_skip; mr_ps_skipped counts such steps): the other ranks make it without this one. MR_STALE: no step is open,
- * or as mr_model_session_begin. */
+ * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, nothing of the step is applied: in
+ * BSP the other ranks make it without this one (mr_ps_skip). MR_STALE: no step is open, or as
+ * mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients);
+/* The number of such steps of this session. */
+MR_API uint64_t mr_model_session_skipped(const mr_model_session *session);
 /* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */
 MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session);

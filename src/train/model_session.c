@@ -42,6 +42,8 @@ struct mr_model_session {
     uint64_t step;        /* that is open, or was open last */
     float digits[DIGITS]; /* of READY, while it is pushed */
     bool joined, open, rounds;
+    uint32_t limit;   /* bits of the least float32 that is infinite in the table's precision */
+    uint64_t skipped; /* steps that this rank was left out of */
     char name[MR_PS_NAME_MAX];
 };
 
@@ -290,12 +292,20 @@ static mr_status create_table(mr_model_session *session, const mr_model_tensor *
     return status;
 }
 
+/* Of a precision; mr_ps_table_create rejects unknown ones. */
+static uint32_t infinite_from(const char *precision) {
+    if (precision != NULL && strcmp(precision, "fp16") == 0) return 0x477ff000; /* 65,520 */
+    if (precision != NULL && strcmp(precision, "bf16") == 0) return 0x7f7f8000; /* (2 - 2^-8) 2^127 */
+    return 0x7f800000;
+}
+
 static mr_status open_model(mr_model_session *session, const mr_model_tensor *tensors,
                             const mr_ps_table_options *given) {
     mr_ps_table_options table = MR_OPTIONS(mr_ps_table_options, .optimizer = NULL), copy;
     OPTION_STRUCT_READ(mr_ps_table_options, admit, given, copy);
     if (given != NULL) table = *given;
     MR_TRY(check_options(session->name, &table));
+    session->limit = infinite_from(table.precision);
     session->rounds = has_rounds(session->ps, &table);
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tensors, &session->tensors));
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tickets, &session->tickets));
@@ -349,6 +359,32 @@ mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step) {
     return MR_OK;
 }
 
+/* Whether all values are finite as they would be sent. */
+static bool is_finite(const mr_model_session *session, const tensor *tensor, const void *values) {
+    const uint32_t *floats = values;
+    const uint16_t *halves = values;
+    uint32_t largest = 0;
+    if (tensor->dtype == MR_F16) {
+        for (size_t i = 0; i < tensor->items; i++)
+            if ((halves[i] & 0x7fffu) > largest) largest = halves[i] & 0x7fffu;
+        return largest < 0x7c00;
+    }
+    bool wide = tensor->dtype == MR_F32;
+    for (size_t i = 0; i < tensor->items; i++) {
+        uint32_t bits = (wide ? floats[i] : (uint32_t)halves[i] << 16) & 0x7fffffff;
+        if (bits > largest) largest = bits;
+    }
+    return largest < session->limit;
+}
+
+/* In BSP the pushes look for values that are not finite, and the servers leave out all of them. In the other modes a
+ * push may be applied before the next tensor is looked at, so all are looked at first. */
+static bool are_finite(const mr_model_session *session, const void *const *gradients) {
+    for (size_t i = 0; i < session->count && !session->rounds; i++)
+        if (gradients[i] != NULL && !is_finite(session, &session->tensors[i], gradients[i])) return false;
+    return true;
+}
+
 static mr_status check_open(const mr_model_session *session) {
     if (session->open && session->joined) return MR_OK;
     return error_set(MR_STALE, "no step of model '%s' is open: call mr_model_session_begin", session->name);
@@ -366,11 +402,17 @@ mr_status mr_model_session_push(mr_model_session *session, const void *const *gr
     for (size_t i = 0; i < session->count; i++)
         if (gradients[i] != NULL && session->tensors[i].frozen)
             return error_set(MR_INVALID, "tensor %zu is frozen, and has a gradient: pass NULL for it", i);
-    for (size_t i = 0; i < session->count; i++)
+    uint64_t before = mr_ps_skipped(session->ps);
+    bool finite = are_finite(session, gradients);
+    for (size_t i = 0; i < session->count && finite; i++)
         if (gradients[i] != NULL && session->tensors[i].items != 0)
             MR_TRY(noted(session, push_tensor(session, i, gradients[i], false)));
-    return end_step(session);
+    mr_status status = end_step(session);
+    session->skipped += !finite || mr_ps_skipped(session->ps) != before;
+    return status;
 }
+
+uint64_t mr_model_session_skipped(const mr_model_session *session) { return session->skipped; }
 
 mr_status mr_model_session_leave(mr_model_session *session) {
     if (session->open) MR_TRY(noted(session, mr_ps_skip(session->ps)));

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 enum { DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };
 

@@ -20,6 +20,7 @@
 #include "base/option_struct.h"
 #include "base/plural.h"
 #include "miniray/model.h"
+#include "net/dtype_convert.h"
 
 static const char ready_name[] = "miniray.ready";
 enum { POLL_US = 2000, DIGITS = 4, DIGIT_BITS = 7, NAME_MAX_BYTES = MR_PS_NAME_MAX - 1, NAME_KEPT_BYTES = 48 };
@@ -42,8 +43,8 @@ struct mr_model_session {
     uint64_t step;        /* that is open, or was open last */
     float digits[DIGITS]; /* of READY, while it is pushed */
     bool joined, open, rounds;
-    uint32_t limit;   /* bits of the least float32 that is infinite in the table's precision */
-    uint64_t skipped; /* steps that this rank was left out of */
+    mr_dtype precision; /* of the table */
+    uint64_t skipped;   /* steps that this rank was left out of */
     char name[MR_PS_NAME_MAX];
 };
 
@@ -86,7 +87,8 @@ static mr_status pull_tensor(mr_model_session *session, size_t i) {
 
 static mr_status push_tensor(mr_model_session *session, size_t i, const void *values, bool set) {
     const mr_ps_request_options options =
-        MR_OPTIONS(mr_ps_request_options, .dtype = session->tensors[i].dtype, .set = set, .skip_nonfinite = !set);
+        MR_OPTIONS(mr_ps_request_options, .dtype = session->tensors[i].dtype, .set = set,
+                   .skip_nonfinite = !set && session->rounds); /* without rounds: are_finite */
     mr_status status = mr_ps_push_array(session->table, (uint32_t)i, values, 0, session->tensors[i].items, &options,
                                         next_ticket(session));
     session->ticket_count += status == MR_OK;
@@ -292,11 +294,10 @@ static mr_status create_table(mr_model_session *session, const mr_model_tensor *
     return status;
 }
 
-/* Of a precision; mr_ps_table_create rejects unknown ones. */
-static uint32_t infinite_from(const char *precision) {
-    if (precision != NULL && strcmp(precision, "fp16") == 0) return 0x477ff000; /* 65,520 */
-    if (precision != NULL && strcmp(precision, "bf16") == 0) return 0x7f7f8000; /* (2 - 2^-8) 2^127 */
-    return 0x7f800000;
+/* mr_ps_table_create rejects unknown names. */
+static mr_dtype precision_of(const char *name) {
+    if (name != NULL && strcmp(name, "fp16") == 0) return MR_F16;
+    return name != NULL && strcmp(name, "bf16") == 0 ? MR_BF16 : MR_F32;
 }
 
 static mr_status open_model(mr_model_session *session, const mr_model_tensor *tensors,
@@ -305,7 +306,7 @@ static mr_status open_model(mr_model_session *session, const mr_model_tensor *te
     OPTION_STRUCT_READ(mr_ps_table_options, admit, given, copy);
     if (given != NULL) table = *given;
     MR_TRY(check_options(session->name, &table));
-    session->limit = infinite_from(table.precision);
+    session->precision = precision_of(table.precision);
     session->rounds = has_rounds(session->ps, &table);
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tensors, &session->tensors));
     MR_TRY(alloc_try((session->count + 1) * sizeof *session->tickets, &session->tickets));
@@ -359,29 +360,16 @@ mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step) {
     return MR_OK;
 }
 
-/* Whether all values are finite as they would be sent. */
-static bool is_finite(const mr_model_session *session, const tensor *tensor, const void *values) {
-    const uint32_t *floats = values;
-    const uint16_t *halves = values;
-    uint32_t largest = 0;
-    if (tensor->dtype == MR_F16) {
-        for (size_t i = 0; i < tensor->items; i++)
-            if ((halves[i] & 0x7fffu) > largest) largest = halves[i] & 0x7fffu;
-        return largest < 0x7c00;
-    }
-    bool wide = tensor->dtype == MR_F32;
-    for (size_t i = 0; i < tensor->items; i++) {
-        uint32_t bits = (wide ? floats[i] : (uint32_t)halves[i] << 16) & 0x7fffffff;
-        if (bits > largest) largest = bits;
-    }
-    return largest < session->limit;
-}
-
-/* In BSP the pushes look for values that are not finite, and the servers leave out all of them. In the other modes a
- * push may be applied before the next tensor is looked at, so all are looked at first. */
+/* Whether all gradients are finite as they would be sent. In BSP the pushes look for such values, and the servers leave
+ * out all of them. In the other modes a push may be applied before the next tensor is looked at, so all are looked at
+ * first. */
 static bool are_finite(const mr_model_session *session, const void *const *gradients) {
-    for (size_t i = 0; i < session->count && !session->rounds; i++)
-        if (gradients[i] != NULL && !is_finite(session, &session->tensors[i], gradients[i])) return false;
+    for (size_t i = 0; i < session->count && !session->rounds; i++) {
+        const tensor *tensor = &session->tensors[i];
+        if (gradients[i] != NULL && dtype_convert_first_infinite(tensor->dtype, gradients[i], session->precision,
+                                                                 tensor->items) < tensor->items)
+            return false;
+    }
     return true;
 }
 

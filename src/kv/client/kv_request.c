@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 #include "ps/slot_server.h"
 
 _Static_assert(KV_REQUEST_STEP_MAX + KV_REQUEST_STEP_REST <= SLOT_SERVER_PUSH_MAX,

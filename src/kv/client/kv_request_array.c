@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "kv/client/kv_request_internal.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 typedef struct stretch { /* part of one block */
     uint32_t slot, count;

@@ -5,8 +5,8 @@
  * earlier term is encoded nevertheless: its loss is added to the next. */
 #include "kv/client/kv_request_internal.h"
 #include "kv/codec/residual.h"
-#include "kv/table/dtype_convert.h"
 #include "miniray/ps.h"
+#include "net/dtype_convert.h"
 #include "ps/stable_hash.h"
 
 enum { PRESS_LEAST = 256 }; /* bytes; smaller sections are not compressed */

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/plural.h"
 #include "kv/client/kv_request_internal.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 enum { GATHERED_MAX = 4096 }; /* vectors of unknown lengths in one query */
 

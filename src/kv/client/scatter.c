@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 /* Rows of usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                           \

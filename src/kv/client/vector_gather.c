@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 typedef struct part {
     struct part *next;

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "kv/engine/engine_internal.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 #include "ps/slot_server.h"
 
 enum { LISTS_BYTES = 1 << 20 }; /* bytes of the key lists that a slot caches */

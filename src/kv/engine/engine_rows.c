@@ -5,8 +5,8 @@
 #include "base/half.h"
 #include "base/simd.h"
 #include "kv/engine/engine_internal.h"
-#include "kv/table/dtype_convert.h"
 #include "kv/table/key_sort.h"
+#include "net/dtype_convert.h"
 
 /* a sweep of the whole table takes age_max / SWEEPS; eviction removes rows_max / SPARE keys at once */
 enum { SWEEPS = 8, SPARE = 16 };

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "kv/codec/codec.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 void section_decoder_fini(section_decoder *decoder) {
     for (size_t i = 0; i < COMPRESSOR_IDS; i++)

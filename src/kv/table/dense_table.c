@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "kv/table/dtype_convert.h"
 #include "kv/table/huge_pages.h"
+#include "net/dtype_convert.h"
 
 enum { ARRAYS_MAX = 2 + DENSE_TABLE_STATES_MAX, SHOWN_LEAST = 16 << 10 };
 

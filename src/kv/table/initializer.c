@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/portable_math.h"
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 #include "ps/stable_hash.h"
 
 enum { ATTEMPTS = 256 }; /* attempts of a normal value; all of them fail with a probability of 2^-568 */

@@ -8,9 +8,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/simd.h"
-#include "kv/table/dtype_convert.h"
 #include "kv/table/huge_pages.h"
 #include "kv/table/sparse_internal.h"
+#include "net/dtype_convert.h"
 
 enum {
     FETCHED_MAX = 4, /* prefetched cache lines of a row */

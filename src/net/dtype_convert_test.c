@@ -1,5 +1,5 @@
 /* dtype_convert_test.c — conversions have the bits of half.h, for every pair of dtypes and at every length. */
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 #include <math.h>
 #include <setjmp.h>

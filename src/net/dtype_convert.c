@@ -1,5 +1,5 @@
 /* dtype_convert.c — see dtype_convert.h. */
-#include "kv/table/dtype_convert.h"
+#include "net/dtype_convert.h"
 
 #include <stdint.h>
 #include <string.h>

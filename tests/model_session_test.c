@@ -237,7 +237,8 @@ static void each_push_counts_without_rounds(void **state) {
     mr_model_session_close(sessions[0]);
 }
 
-/* All servers die, and there is no checkpoint: the program is told, and continues with the weights of rank 0. */
+/* All servers die without a checkpoint: the session returns MR_STALE, and training continues with the weights of rank
+ * 0. */
 static void a_loss_is_reported_and_training_continues(void **state) {
     world *world = *state;
     mr_model_session *session;

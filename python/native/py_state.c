@@ -57,7 +57,7 @@ PyObject *py_state_set(PyObject *module, PyObject *list) {
     return status == MR_OK ? Py_NewRef(Py_None) : py_core_raise(status);
 }
 
-/* state_get(): a tuple of the parts; empty: there is no state. */
+/* state_get() returns a tuple of the parts, which is empty if the actor has no state. */
 PyObject *py_state_get(PyObject *module, PyObject *none) {
     if (!check("state_get")) return NULL;
     PyObject *list = PyList_New(0), *tuple;

@@ -118,7 +118,7 @@ typedef struct leaf_names {
     leaf_name path;
 } leaf_names;
 
-/* Writes a step behind the path; false: it does not fit, or is no text. */
+/* Appends a key to the path. False: the key is not a text, or the path has no room for it. */
 static bool add_step(leaf_names *leaves, size_t used, const mr_value *key, size_t index) {
     char text[SAFETENSORS_NAME_MAX];
     int64_t number;

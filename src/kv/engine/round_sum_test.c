@@ -137,7 +137,7 @@ static void a_rank_may_be_left_out(void **state) {
     sum = round_sum_begin(&no_tables);
     payload_plain(&writer, PAYLOAD_SKIP, 0);
     give(sum, &writer);
-    assert_int_equal(round_sum_size(sum), 0); /* nobody takes part: no update */
+    assert_int_equal(round_sum_size(sum), 0); /* all ranks are left out: no update */
     round_sum_end(sum);
 }
 

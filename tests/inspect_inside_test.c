@@ -180,6 +180,13 @@ static const char *time_out(mr_ref ref) {
     return mr_last_error();
 }
 
+/* The same, with an answer of the node: an overloaded machine's node can miss the time of a query. */
+static const char *time_out_with_cause(mr_ref ref) {
+    const char *error = time_out(ref);
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && strstr(error, "not answer") != NULL; i++) error = time_out(ref);
+    return error;
+}
+
 /* Each of these is about the task itself, or about what it waits for. */
 static void a_timeout_names_its_cause(void **state) {
     mr_ref held, after, impossible, queued;
@@ -195,15 +202,18 @@ static void a_timeout_names_its_cause(void **state) {
     assert_int_equal(mr_task_submit(seen.mr, "add", &MR_OPTIONS(mr_task_options, .num_gpus = 8),
                                     MR_ARGS(mr_int(1), mr_int(1)), &impossible),
                      MR_OK);
-    inspect_fixture_assert_has(time_out(held), "waiting for task 'hold' (object o");
+    inspect_fixture_assert_has(time_out_with_cause(held), "waiting for task 'hold' (object o");
     inspect_fixture_assert_has(mr_last_error(), "; cause: p");
     inspect_fixture_assert_has(mr_last_error(), "): it runs hold for p");
     inspect_fixture_assert_has(mr_last_error(), "; `miniray why o");
-    inspect_fixture_assert_has(time_out(after), "): it runs hold for p"); /* the cause of its argument */
-    inspect_fixture_assert_has(time_out(queued), " (task add): it needs a worker with cpu=0.5; of cpu=1 only cpu=0 is");
-    inspect_fixture_assert_has(time_out(impossible), "it needs cpu=1, gpu=8, but this machine has only cpu=1 in total");
+    inspect_fixture_assert_has(time_out_with_cause(after), "): it runs hold for p"); /* the cause of its argument */
+    inspect_fixture_assert_has(time_out_with_cause(queued),
+                               " (task add): it needs a worker with cpu=0.5; of cpu=1 only cpu=0 is");
+    inspect_fixture_assert_has(time_out_with_cause(impossible),
+                               "it needs cpu=1, gpu=8, but this machine has only cpu=1 in total");
     size_t failed;
-    assert_int_equal(mr_wait_all(seen.mr, (mr_ref[]){after, held}, 2, 100 * 1000, &failed), MR_TIMEOUT);
+    for (int i = 0; i == 0 || (i < INSPECT_FIXTURE_TRIES && strstr(mr_last_error(), "not answer") != NULL); i++)
+        assert_int_equal(mr_wait_all(seen.mr, (mr_ref[]){after, held}, 2, 100 * 1000, &failed), MR_TIMEOUT);
     inspect_fixture_assert_has(mr_last_error(), "): it runs hold for p");
     assert_int_equal(mr_why(seen.mr, after, MR_FOREVER, text, sizeof text), MR_OK);
     inspect_fixture_assert_has(text, "task 'add' (object o");

@@ -20,6 +20,8 @@
 
 enum { RANKS = 2, TENSORS = 4, WEIGHTS = 6, OTHERS = 3, STEPS = 24, PATIENCE_MS = 60000, DIES_EVERY = 5 };
 
+#define PATIENCE_US (INT64_C(1000) * PATIENCE_MS)
+
 static const char long_name[] = "transformer.encoder.layer.11.attention.output.LayerNorm.weight_of_a_very_deep_model";
 
 typedef struct model { /* of a rank: two tensors to optimize, one that is frozen, one without items */
@@ -69,7 +71,7 @@ static const mr_ps_table_options table = {.size = sizeof table, .optimizer = "sg
 
 static mr_status open_session(mr_ps *ps, const model *model, mr_model_session **out) {
     return mr_model_session_open(ps, model->tensors, TENSORS, &MR_OPTIONS(mr_model_session_options, .table = &table),
-                                 out);
+                                 PATIENCE_US, out);
 }
 
 static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step, bool finite) {
@@ -77,7 +79,7 @@ static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step, b
     const void *const gradients[TENSORS] = {weights, NULL, NULL, &bias};
     for (int i = 0; i < WEIGHTS; i++) weights[i] = gradient_of(rank, step, i);
     bias = finite ? gradient_of(rank, step, 0) : INFINITY;
-    return mr_model_session_push(session, gradients);
+    return mr_model_session_push(session, gradients, PATIENCE_US);
 }
 
 /* ---- A rank. */
@@ -94,13 +96,13 @@ typedef struct part {
 static mr_status train(const part *part, mr_model_session *session) {
     mr_status status;
     uint64_t step;
-    while ((status = mr_model_session_begin(session, &step)) == MR_OK && step < part->steps) {
-        MR_TRY(mr_model_session_pull(session));
+    while ((status = mr_model_session_begin(session, PATIENCE_US, &step)) == MR_OK && step < part->steps) {
+        MR_TRY(mr_model_session_pull(session, NULL, PATIENCE_US));
         __atomic_store_n(&part->fixture->progress[part->rank], step + 1, __ATOMIC_RELEASE);
         if (step == part->dies) kill(getpid(), SIGKILL);
         MR_TRY(push(session, part->rank, step, !part->leaves_out || part->rank == 0 || step != INFINITE));
     }
-    return status == MR_OK ? mr_model_session_pull(session) : status;
+    return status == MR_OK ? mr_model_session_pull(session, NULL, PATIENCE_US) : status;
 }
 
 static int work(void *argument) {
@@ -112,7 +114,7 @@ static int work(void *argument) {
     TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
     mr_status status = open_session(ps, &model, &session);
     if (status == MR_OK) status = train(part, session);
-    if (status == MR_OK && part->leaves) status = mr_model_session_leave(session);
+    if (status == MR_OK && part->leaves) status = mr_model_session_leave(session, PATIENCE_US);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
     TEST_CHILD_CHECK(status == MR_OK);
     train_twin(&twin, part->steps, 0.5f, part->leaves_out);
@@ -212,27 +214,28 @@ static void each_push_counts_without_rounds(void **state) {
         make(&models[i], i);
         must(open_session(i == 0 ? world->ps : other, &models[i], &sessions[i]));
     }
+    for (uint32_t i = 0; i < RANKS; i++) must(mr_model_session_begin(sessions[i], PATIENCE_US, &step));
     train_twin(&twin, 0, 1, false);
     assert_true(same(&models[1], &twin)); /* rank 0's weights, the frozen ones too */
     for (uint64_t i = 0; i < STEPS; i++)
         for (uint32_t rank = 0; rank < RANKS; rank++) {
-            must(mr_model_session_begin(sessions[rank], &step));
+            must(mr_model_session_begin(sessions[rank], PATIENCE_US, &step));
             assert_int_equal(step, i);
-            must(mr_model_session_pull(sessions[rank]));
+            must(mr_model_session_pull(sessions[rank], NULL, PATIENCE_US));
             must(push(sessions[rank], rank, step, true));
         }
     train_twin(&twin, STEPS, 1, false);
-    for (uint32_t rank = 0; rank < RANKS; rank++) must(mr_model_session_begin(sessions[rank], &step));
+    for (uint32_t rank = 0; rank < RANKS; rank++) must(mr_model_session_begin(sessions[rank], PATIENCE_US, &step));
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        must(mr_model_session_pull(sessions[rank]));
+        must(mr_model_session_pull(sessions[rank], NULL, PATIENCE_US));
         assert_true(same(&models[rank], &twin));
     }
-    must(mr_model_session_leave(sessions[1]));
+    must(mr_model_session_leave(sessions[1], PATIENCE_US));
     mr_model_session_close(sessions[1]);
     mr_ps_close(other);
     assert_int_equal(push(sessions[0], 0, step, true), MR_OK);
     assert_int_equal(push(sessions[0], 0, step, true), MR_STALE); /* no step is open */
-    assert_int_equal(mr_model_session_pull(sessions[0]), MR_STALE);
+    assert_int_equal(mr_model_session_pull(sessions[0], NULL, PATIENCE_US), MR_STALE);
     assert_non_null(strstr(mr_last_error(), "no step of model 'model' is open"));
     mr_model_session_close(sessions[0]);
 }
@@ -246,21 +249,21 @@ static void a_loss_is_reported_and_training_continues(void **state) {
     uint64_t step;
     make(&model, 0);
     must(open_session(world->ps, &model, &session));
-    must(mr_model_session_begin(session, &step));
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
     must(push(session, 0, step, true));
-    must(mr_model_session_begin(session, &step));
-    must(mr_model_session_pull(session));
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
+    must(mr_model_session_pull(session, NULL, PATIENCE_US));
     before = model;
     ps_fixture_kill(&world->fixture, &world->fixture.server[0]);
     ps_fixture_start_server(&world->fixture, 0);
     mr_status status;
-    while ((status = mr_model_session_pull(session)) == MR_OK) usleep(1000);
+    while ((status = mr_model_session_pull(session, NULL, PATIENCE_US)) == MR_OK) usleep(1000);
     assert_int_equal(status, MR_STALE);
-    must(mr_model_session_begin(session, &step));
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
     assert_true(same(&model, &before));
     must(push(session, 0, 1, true));
-    must(mr_model_session_begin(session, &step));
-    must(mr_model_session_pull(session));
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
+    must(mr_model_session_pull(session, NULL, PATIENCE_US));
     for (int i = 0; i < WEIGHTS; i++) assert_true(model.weights[i] == before.weights[i] - RATE * gradient_of(0, 1, i));
     mr_model_session_close(session);
 }
@@ -278,19 +281,97 @@ static void a_model_may_be_in_half_precision(void **state) {
         MR_OPTIONS(mr_ps_table_options, .optimizer = "sgd", .rate = RATE, .precision = "bf16");
     mr_model_session *session;
     uint64_t step;
-    must(mr_model_session_open(world->ps, tensors, 2, &MR_OPTIONS(mr_model_session_options, .table = &half), &session));
+    must(mr_model_session_open(world->ps, tensors, 2, &MR_OPTIONS(mr_model_session_options, .table = &half),
+                               PATIENCE_US, &session));
     for (int i = 0; i < 2; i++) {
-        must(mr_model_session_begin(session, &step));
-        must(mr_model_session_push(session, gradients));
-        must(mr_model_session_begin(session, &step));
+        must(mr_model_session_begin(session, PATIENCE_US, &step));
+        must(mr_model_session_push(session, gradients, PATIENCE_US));
+        must(mr_model_session_begin(session, PATIENCE_US, &step));
         gradient[0] = 0x7f80; /* infinity, in the second push */
     }
-    must(mr_model_session_pull(session));
+    must(mr_model_session_pull(session, NULL, PATIENCE_US));
     assert_int_equal(weights[0], 0x3f40); /* 0.75 */
     assert_int_equal(weights[1], 0xc020); /* -2.5 */
     assert_true(bias == 3.75f);
     assert_int_equal(mr_model_session_skipped(session), 1);
     mr_model_session_close(session);
+}
+
+static void expect_version(mr_model_session *session, uint64_t wanted) {
+    uint64_t step, version;
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
+    must(mr_model_session_version(session, PATIENCE_US, &version));
+    assert_int_equal(version, wanted);
+}
+
+/* The pulls of one step go into other memory, frozen weights too, and back; a skipped step is none of the version. */
+static void a_pull_may_change_the_memory(void **state) {
+    world *world = *state;
+    mr_model_session *session;
+    model model, other, twin;
+    uint64_t step;
+    make(&model, 0);
+    make(&other, 1);
+    must(open_session(world->ps, &model, &session));
+    expect_version(session, 0);
+    must(push(session, 0, 0, true));
+    expect_version(session, 1);
+    void *const out[TENSORS] = {other.weights, other.frozen, NULL, other.bias};
+    must(mr_model_session_pull(session, out, PATIENCE_US));
+    make(&twin, 0);
+    assert_true(same(&model, &twin)); /* not written to any more */
+    for (int i = 0; i < WEIGHTS; i++) twin.weights[i] -= RATE * gradient_of(0, 0, i);
+    twin.bias[0] -= RATE * gradient_of(0, 0, 0);
+    assert_true(same(&other, &twin));
+    must(mr_model_session_skip(session, PATIENCE_US));
+    assert_int_equal(mr_model_session_skipped(session), 1);
+    expect_version(session, 1);
+    must(push(session, 0, 0, true));
+    expect_version(session, 2);
+    void *const none[TENSORS] = {NULL};
+    must(mr_model_session_pull(session, none, PATIENCE_US));
+    assert_true(same(&other, &twin));
+    mr_model_session_close(session);
+    assert_int_equal(mr_model_session_open(world->ps, model.tensors, TENSORS, NULL, PATIENCE_US, &session), MR_EXISTS);
+    must(open_session(world->ps, &model, &session)); /* another session of the same rank */
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
+    assert_true(model.bias[0] == twin.bias[0] - RATE * gradient_of(0, 0, 0));
+    mr_model_session_close(session);
+}
+
+/* Calls with short timeouts, made again, do what one call does; rank 1 waits for rank 0, which has no weights at first.
+ */
+static void a_call_continues_after_a_timeout(void **state) {
+    world *world = *state;
+    enum { SHORT_US = 300 };
+    mr_ps *other = ps_fixture_connect(&world->fixture, 1);
+    mr_model_session *sessions[RANKS];
+    mr_status status;
+    model models[RANKS], empty, twin;
+    uint64_t step;
+    make(&empty, 0);
+    for (int i = 0; i < TENSORS; i++) empty.tensors[i].data = NULL;
+    for (uint32_t i = 0; i < RANKS; i++) make(&models[i], i);
+    must(open_session(other, &models[1], &sessions[1]));
+    for (int i = 0; i < 20; i++) assert_int_equal(mr_model_session_begin(sessions[1], SHORT_US, &step), MR_TIMEOUT);
+    do assert_int_equal(mr_model_session_begin(sessions[1], 100 * SHORT_US, &step), MR_TIMEOUT);
+    while (strstr(mr_last_error(), "rank 0 has not set the weights of model 'model'") == NULL); /* or a pull is late */
+    must(open_session(world->ps, &empty, &sessions[0]));
+    assert_int_equal(mr_model_session_begin(sessions[0], PATIENCE_US, &step), MR_DENIED);
+    assert_non_null(strstr(mr_last_error(), "rank 0 has no memory with weights of tensor 0"));
+    mr_model_session_close(sessions[0]);
+    must(open_session(world->ps, &models[0], &sessions[0]));
+    train_twin(&twin, 0, 1, false);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        while ((status = mr_model_session_begin(sessions[i], SHORT_US, &step)) == MR_TIMEOUT) continue;
+        must(status);
+        assert_int_equal(step, 0);
+        assert_true(same(&models[i], &twin));
+        while ((status = mr_model_session_pull(sessions[i], NULL, SHORT_US)) == MR_TIMEOUT) continue;
+        must(status);
+    }
+    for (uint32_t i = 0; i < RANKS; i++) mr_model_session_close(sessions[i]);
+    mr_ps_close(other);
 }
 
 /* ---- Wrong arguments. */
@@ -299,7 +380,8 @@ static void refused(const world *world, const mr_model_tensor *tensors, size_t c
                     const mr_ps_table_options *options, const char *text) {
     mr_model_session *session;
     assert_int_equal(mr_model_session_open(world->ps, tensors, count,
-                                           &MR_OPTIONS(mr_model_session_options, .table = options), &session),
+                                           &MR_OPTIONS(mr_model_session_options, .table = options), PATIENCE_US,
+                                           &session),
                      MR_INVALID);
     assert_null(session);
     if (strstr(mr_last_error(), text) == NULL) fail_msg("%s", mr_last_error());
@@ -310,12 +392,10 @@ static void wrong_arguments_are_refused(void **state) {
     model model;
     make(&model, 0);
     mr_model_tensor bad = model.tensors[0];
-    refused(world, model.tensors, 0, NULL, "a model of 0 tensors: it must have 1 to 999999");
+    refused(world, model.tensors, 0, NULL, "a model of 0 tensors: it must have 1 to 1000000");
     refused(world, &model.tensors[1], 2, NULL, "no tensor to optimize");
     bad.name = NULL;
     refused(world, &bad, 1, NULL, "tensor 0 has no name");
-    bad = (mr_model_tensor){.name = "miniray.ready", .dtype = MR_F32, .data = model.bias};
-    refused(world, &bad, 1, NULL, "reserved");
     bad = (mr_model_tensor){.name = "counts", .dtype = MR_I64, .data = model.bias};
     refused(world, &bad, 1, NULL, "tensor 'counts' is not float32, float16 or bfloat16");
     refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .initializer = "normal:0:1"), "of rank 0");
@@ -325,8 +405,6 @@ static void wrong_arguments_are_refused(void **state) {
     refused(world, &bad, 1, NULL, "at most 8");
     bad = (mr_model_tensor){.name = "w", .dtype = MR_F32, .dims = 2, .shape = {INT64_MAX, 4}, .data = model.bias};
     refused(world, &bad, 1, NULL, "more items than memory");
-    bad = (mr_model_tensor){.name = "w", .dtype = MR_F32};
-    refused(world, &bad, 1, NULL, "data is NULL");
     refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS),
             "must not set kind");
     refused(world, model.tensors, TENSORS, &MR_OPTIONS(mr_ps_table_options, .optimizer = "adma"), "did you mean adam");
@@ -334,9 +412,9 @@ static void wrong_arguments_are_refused(void **state) {
     mr_model_session *session;
     uint64_t step;
     must(open_session(world->ps, &model, &session));
-    must(mr_model_session_begin(session, &step));
+    must(mr_model_session_begin(session, PATIENCE_US, &step));
     const void *const gradients[TENSORS] = {NULL, model.frozen, NULL, NULL};
-    assert_int_equal(mr_model_session_push(session, gradients), MR_INVALID);
+    assert_int_equal(mr_model_session_push(session, gradients, PATIENCE_US), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "tensor 1 is frozen"));
     must(push(session, 0, step, true)); /* the step is still open */
     mr_model_session_close(session);
@@ -351,6 +429,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_push_counts_without_rounds, setup, teardown),
         cmocka_unit_test_setup_teardown(a_loss_is_reported_and_training_continues, setup, teardown),
         cmocka_unit_test_setup_teardown(a_model_may_be_in_half_precision, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pull_may_change_the_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_call_continues_after_a_timeout, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_arguments_are_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,64 +209,79 @@ MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call
  * arrays and run the optimizer; a rank pulls weights and pushes gradients.
  *
  *     mr_ps_connect(address, rank, timeout_us, &ps);
- *     mr_model_session_open(ps, tensors, count, &MR_OPTIONS(mr_model_session_options, .table = &table), &session);
- *     while ((status = mr_model_session_begin(session, &step)) == MR_STALE || (status == MR_OK && step < STEPS)) {
- *         if (status == MR_STALE) continue;                       // the servers went back to a checkpoint
- *         if (mr_model_session_pull(session) != MR_OK) continue;  // into the tensors
- *         ...                                                     // compute gradients
- *         (void)mr_model_session_push(session, gradients);        // ends the step; an error is also that of begin
+ *     mr_model_session_open(ps, tensors, count, &MR_OPTIONS(mr_model_session_options, .table = &table), timeout_us,
+ *                           &session);
+ *     while ((status = mr_model_session_begin(session, timeout_us, &step)) == MR_STALE ||
+ *            (status == MR_OK && step < STEPS)) {
+ *         if (status == MR_STALE) continue;                                         // the servers went back to a
+ *                                                                                   // checkpoint
+ *         if (mr_model_session_pull(session, NULL, timeout_us) != MR_OK) continue;  // into the tensors
+ *         ...                                                                       // compute gradients
+ *         (void)mr_model_session_push(session, gradients, timeout_us);              // ends the step; begin returns
+ *                                                                                   // its error again
  *     }
- *     mr_model_session_leave(session);                            // the other ranks continue without this one
+ *     mr_model_session_leave(session, timeout_us);                                  // the other ranks continue
  *     mr_model_session_close(session);
  *     mr_ps_close(ps);
  *
  * All ranks begin with the weights of rank 0, which the servers keep from then on: a rank that opens the model later
  * receives them, and a process that takes over a rank continues at its step. In BSP the servers apply the mean of the
- * gradients of a step. One thread at a time uses a session. Each call waits at most `timeout_us`; after MR_TIMEOUT, and
- * after a push, the memory stays borrowed until a later call of the session has returned MR_OK or MR_STALE. */
+ * gradients of a step. One thread at a time uses a session. After MR_TIMEOUT the same call, made again, continues where
+ * it was. Memory of a pull or a push stays borrowed until a later call of the session has returned MR_OK or MR_STALE. */
 
 typedef struct mr_model_tensor {
     const char *name; /* distinct; the same on all ranks */
     mr_dtype dtype;   /* MR_F32, MR_F16 or MR_BF16; the servers hold float32 */
     int dims;         /* 0: one item */
     int64_t shape[MR_TENSOR_DIMS_MAX];
-    void *data; /* weights of this process, row-major; borrowed until the session is closed */
-    int frozen; /* 1: has no gradients; pulled by mr_model_session_open only [0] */
+    void *data; /* weights of this process, row-major; borrowed until the session is closed, or a pull has other memory.
+                 * NULL: none yet, except for the rank 0 of a new model */
+    int frozen; /* 1: has no gradients; pulled only when the session joins, or into other memory [0] */
 } mr_model_tensor;
 
 typedef struct mr_model_session_options {
     size_t size;
-    const char *name; /* of the table ["model"] */
+    const char *name; /* of the table, at most 57 bytes ["model"]; NAME.state is another table */
     /* Optimizer, rate, compression, clip_norm, … of the table [sgd]. Must not be set: kind, dtype, arrays, average,
      * initializer. */
     const mr_ps_table_options *table;
-    int64_t timeout_us; /* [MR_PS_TIMEOUT_US] */
 } mr_model_session_options;
 
 typedef struct mr_model_session mr_model_session; /* opaque */
 
-/* Waits for the weights, and pulls them. A connection has one session: several models are tensors of one session.
- * MR_INVALID: the error names the tensor or the option. MR_EXISTS: the model exists with other tensors or options.
- * MR_TIMEOUT: the error says what is missing. */
+/* Creates the tables of the model, or opens them. A connection has one session: several models are tensors of one
+ * session. MR_INVALID: the error names the tensor or the option. MR_EXISTS: the model exists with other tensors or
+ * options. MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_t count,
-                                               const mr_model_session_options *options, mr_model_session **out);
+                                               const mr_model_session_options *options, int64_t timeout_us,
+                                               mr_model_session **out);
 
 /* Waits until the last push is acknowledged, and begins a step; *step is its number, counted from 0. If a step is open,
- * it is that one. MR_STALE: the servers went back to a checkpoint, or the step ended without this rank; the error says
- * which. The next call waits for the weights, pulls them, and returns the step to continue with. */
-MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step);
-/* Pulls the weights that are not frozen into the tensors. MR_STALE: no step is open, or as mr_model_session_begin. */
-MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session);
+ * it is that one. The first call waits for the weights of rank 0 and pulls them. MR_STALE: the servers went back to a
+ * checkpoint, or the step ended without this rank; the error says which. The next call waits for the weights, pulls
+ * them, and returns the step to continue with. MR_TIMEOUT: the error says what is missing. MR_DENIED: this is rank 0 of
+ * a new model, and a tensor has no memory. */
+MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, int64_t timeout_us, uint64_t *step);
+/* Pulls the weights that are not frozen into the memory of the tensors, which `out`, one pointer for each tensor, changes
+ * to other memory (NULL for a tensor: none; `out` NULL: no change). MR_STALE: no step is open, or as
+ * mr_model_session_begin. */
+MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session, void *const *out, int64_t timeout_us);
 /* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
  * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, nothing of the step is applied: in
  * BSP the other ranks make it without this one (mr_ps_skip). MR_STALE: no step is open, or as
  * mr_model_session_begin. */
-MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients);
-/* The number of such steps of this session. */
+MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients,
+                                               int64_t timeout_us);
+/* Ends the step without a gradient of this rank, as such a push does. */
+MR_API MR_MUST mr_status mr_model_session_skip(mr_model_session *session, int64_t timeout_us);
+/* The number of steps of this session that were left out so. */
 MR_API uint64_t mr_model_session_skipped(const mr_model_session *session);
+/* The number of steps that the weights contain which a pull in the open step gives: in BSP of all ranks together,
+ * otherwise the sum over the ranks. MR_STALE: no step is open, or as mr_model_session_begin. */
+MR_API MR_MUST mr_status mr_model_session_version(mr_model_session *session, int64_t timeout_us, uint64_t *version);
 /* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */
-MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session);
+MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us);
 /* Waits until no memory is borrowed any more, and frees the session. It does not leave: another process of the rank may
  * continue. */
 MR_API void mr_model_session_close(mr_model_session *session);

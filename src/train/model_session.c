@@ -1,14 +1,17 @@
 /* model_session.c — sessions of a model on a parameter server (miniray/model.h).
  *
- * The model is a table of arrays, one for each tensor, and one more with a number: READY. It is 0 until rank 0 has set
- * the weights, and then the number of the step in which it did so, plus one. (Four digits, each of which is exact in
- * every precision.) A process that joins sees:
+ * The model is a table of arrays, one for each tensor. A second table, NAME.state, has two counters:
+ *
+ *   READY     0 until rank 0 has set the weights, and then the number of the step in which it did so, plus one
+ *   VERSION   number of steps that the weights contain: in BSP of all ranks together, otherwise of each rank
+ *
+ * A process that joins sees in READY:
  *
  *   0, or it is in step 0     this step is for the weights: rank 0 sets them, READY last, and all ranks end the step
  *   the open step plus one    the step for the weights is repeated after a death: it is ended
  *   another number            the model has its weights: they are pulled, and training continues with the open step
  *
- * Tested by tests/model_session_test.c. */
+ * Each call may end with MR_TIMEOUT at any wait; the next one continues there. Tested by tests/model_session_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +25,17 @@
 #include "miniray/model.h"
 #include "net/dtype_convert.h"
 
-static const char ready_name[] = "miniray.ready";
-enum { POLL_US = 2000, DIGITS = 4, DIGIT_BITS = 7, NAME_MAX_BYTES = MR_PS_NAME_MAX - 1, NAME_KEPT_BYTES = 48 };
+static const char state_suffix[] = ".state";
+enum { READY, VERSION }; /* keys of the table NAME.state */
+enum {
+    POLL_US = 2000,
+    NAME_MAX_BYTES = MR_PS_NAME_MAX - 1,
+    NAME_KEPT_BYTES = 48,
+    MODEL_NAME_MAX_BYTES = NAME_MAX_BYTES - (int)sizeof state_suffix + 1
+};
 
 typedef struct tensor {
-    void *data; /* borrowed from the caller */
+    void *data; /* borrowed from the caller; NULL: this process has no memory for it */
     mr_dtype dtype;
     size_t items; /* 0: it is not in the table */
     bool frozen;
@@ -34,25 +43,40 @@ typedef struct tensor {
 
 struct mr_model_session {
     mr_ps *ps;
-    mr_ps_table *table;
+    mr_ps_table *table, *state;
     tensor *tensors;
     size_t count;
     mr_ps_ticket *tickets; /* requests under way: their memory is borrowed */
     size_t ticket_count;
-    int64_t timeout_us;
-    uint64_t step;        /* that is open, or was open last */
-    float digits[DIGITS]; /* of READY, while it is pushed */
-    bool joined, open, rounds;
+    int64_t until_us;    /* when the running call times out */
+    int64_t timeout_us;  /* of the running call */
+    uint64_t step;       /* that is open, or was open last */
+    int64_t counters[2]; /* while they are pushed or pulled */
+    bool joined, open;
+    bool waits;   /* until rank 0 has set the weights: the step for them is ended */
+    bool pulling; /* all pulls of a call are under way */
+    bool rounds;
     mr_dtype precision; /* of the table */
-    uint64_t skipped;   /* steps that this rank was left out of */
+    uint32_t rank;
+    uint64_t skipped; /* steps that this rank was left out of */
     char name[MR_PS_NAME_MAX];
 };
 
 /* ---- Requests. */
 
+static void begin_call(mr_model_session *session, int64_t timeout_us) {
+    session->timeout_us = timeout_us;
+    session->until_us = clock_deadline_us(clock_now_us(clock_real()), timeout_us);
+}
+
+static int64_t left_us(const mr_model_session *session) {
+    int64_t now_us = clock_now_us(clock_real());
+    return session->until_us > now_us ? session->until_us - now_us : 0;
+}
+
 /* MR_STALE: the state of the servers is another one; the session joins again. */
 static mr_status noted(mr_model_session *session, mr_status status) {
-    if (status == MR_STALE) session->joined = session->open = false;
+    if (status == MR_STALE) session->joined = session->open = session->pulling = session->waits = false;
     return status;
 }
 
@@ -62,13 +86,14 @@ static mr_status settle(mr_model_session *session) {
     char text[ERROR_TEXT_MAX] = "";
     size_t left = 0;
     for (size_t i = 0; i < session->ticket_count; i++) {
-        mr_status status = mr_ps_wait(session->ps, session->tickets[i], session->timeout_us);
+        mr_status status = mr_ps_wait(session->ps, session->tickets[i], left_us(session));
         if (status == MR_TIMEOUT || status == MR_NOMEM) session->tickets[left++] = session->tickets[i];
         if (status == MR_OK || worst == MR_TIMEOUT || worst == MR_NOMEM) continue;
         if (worst == MR_OK || status == MR_TIMEOUT || status == MR_NOMEM)
             snprintf(text, sizeof text, "%s", mr_last_error()), worst = status;
     }
     session->ticket_count = left;
+    session->pulling = session->pulling && left != 0;
     return worst == MR_OK ? MR_OK : noted(session, error_set(worst, "%s", text));
 }
 
@@ -95,24 +120,41 @@ static mr_status push_tensor(mr_model_session *session, size_t i, const void *va
     return status;
 }
 
-static mr_status pull_all(mr_model_session *session, bool frozen) {
-    mr_status status = MR_OK;
-    for (size_t i = 0; i < session->count && status == MR_OK; i++)
-        if (session->tensors[i].items != 0 && (frozen || !session->tensors[i].frozen)) status = pull_tensor(session, i);
-    mr_status settled = settle(session);
-    return status != MR_OK ? noted(session, status) : settled;
+/* The memory of the counter is used until the request is settled. */
+static mr_status push_counter(mr_model_session *session, int counter, uint64_t value, bool set) {
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = set);
+    const uint64_t key = (uint64_t)counter;
+    session->counters[counter] = (int64_t)value;
+    mr_status status =
+        mr_ps_push(session->state, &key, 1, &session->counters[counter], NULL, &options, next_ticket(session));
+    session->ticket_count += status == MR_OK;
+    return status;
+}
+
+static mr_status pull_counter(mr_model_session *session, int counter, uint64_t *out) {
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .timeout_us = left_us(session) + 1);
+    const uint64_t key = (uint64_t)counter;
+    int64_t value;
+    MR_TRY(noted(session, mr_ps_pull(session->state, &key, 1, &value, NULL, &options, NULL)));
+    *out = (uint64_t)value;
+    return MR_OK;
+}
+
+/* Begins the pulls of the tensors that are not frozen, and of those that `also` selects; NULL: of all. */
+static mr_status begin_pulls(mr_model_session *session, const bool *also) {
+    for (size_t i = 0; i < session->count; i++) {
+        const tensor *tensor = &session->tensors[i];
+        if (tensor->items == 0 || tensor->data == NULL || (tensor->frozen && also != NULL && !also[i])) continue;
+        MR_TRY(noted(session, pull_tensor(session, i)));
+    }
+    session->pulling = session->ticket_count != 0;
+    return MR_OK;
 }
 
 /* ---- Joining. */
 
-static uint32_t rank_of(const mr_model_session *session) {
-    mr_ps_info info;
-    mr_ps_info_get(session->ps, &info);
-    return info.rank;
-}
-
 static mr_status begin_step(mr_model_session *session) {
-    mr_status status = mr_ps_begin(session->ps, session->timeout_us, &session->step);
+    mr_status status = mr_ps_begin(session->ps, left_us(session), &session->step);
     session->open = status == MR_OK;
     return noted(session, status);
 }
@@ -122,34 +164,20 @@ static mr_status end_step(mr_model_session *session) {
     return noted(session, mr_ps_end(session->ps));
 }
 
-static mr_status pull_ready(mr_model_session *session, uint64_t *ready) {
-    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .timeout_us = session->timeout_us);
-    float digits[DIGITS];
-    MR_TRY(
-        noted(session, mr_ps_pull_array(session->table, (uint32_t)session->count, digits, 0, DIGITS, &options, NULL)));
-    *ready = 0;
-    for (int i = 0; i < DIGITS; i++) *ready |= (uint64_t)digits[i] << (i * DIGIT_BITS);
-    return MR_OK;
-}
-
-/* READY of the open step. */
-static uint64_t ready_here(const mr_model_session *session) {
-    return (session->step + 1) & (((uint64_t)1 << (DIGITS * DIGIT_BITS)) - 1);
-}
+static uint64_t ready_here(const mr_model_session *session) { return session->step + 1; } /* READY of the open step */
 
 /* Sets the weights, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
  * have the weights. */
 static mr_status set_all(mr_model_session *session) {
-    for (int i = 0; i < DIGITS; i++)
-        session->digits[i] = (float)(ready_here(session) >> (i * DIGIT_BITS) & ((1 << DIGIT_BITS) - 1));
+    for (size_t i = 0; i < session->count; i++)
+        if (session->tensors[i].items != 0 && session->tensors[i].data == NULL)
+            return error_set(MR_DENIED,
+                             "model '%s' has no weights yet, and rank 0 has no memory with weights of tensor %zu",
+                             session->name, i);
     for (size_t i = 0; i < session->count; i++)
         if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true));
     if (!session->rounds) MR_TRY(settle(session));
-    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = 1);
-    MR_TRY(mr_ps_push_array(session->table, (uint32_t)session->count, session->digits, 0, DIGITS, &options,
-                            next_ticket(session)));
-    session->ticket_count++;
-    return MR_OK;
+    return push_counter(session, READY, ready_here(session), true);
 }
 
 static mr_status next_step(mr_model_session *session) {
@@ -160,11 +188,10 @@ static mr_status next_step(mr_model_session *session) {
 
 /* Waits until rank 0 has set the weights. */
 static mr_status await_ready(mr_model_session *session, uint64_t *ready) {
-    int64_t now_us = clock_now_us(clock_real()), end_us = clock_deadline_us(now_us, session->timeout_us);
     for (;; usleep(POLL_US)) {
-        MR_TRY(pull_ready(session, ready));
+        MR_TRY(pull_counter(session, READY, ready));
         if (*ready != 0) return MR_OK;
-        if (clock_now_us(clock_real()) >= end_us)
+        if (left_us(session) == 0)
             return error_set(
                 MR_TIMEOUT,
                 "timed out after %.3g s: rank 0 has not set the weights of model '%s'; start rank 0, which "
@@ -174,15 +201,27 @@ static mr_status await_ready(mr_model_session *session, uint64_t *ready) {
     }
 }
 
-/* Begins a step in which the model has its weights, and pulls them. */
-static mr_status join(mr_model_session *session) {
+/* Begins a step in which the model has its weights. */
+static mr_status find_weights(mr_model_session *session) {
     uint64_t ready = 0;
     if (!session->open) MR_TRY(begin_step(session));
-    if (session->step != 0) MR_TRY(pull_ready(session, &ready));
-    if (ready == 0 && rank_of(session) == 0) MR_TRY(noted(session, set_all(session)));
-    if (ready == 0 || ready == ready_here(session)) MR_TRY(next_step(session));
-    if (ready == 0) MR_TRY(await_ready(session, &ready));
-    MR_TRY(pull_all(session, true));
+    if (session->step != 0 || session->waits) MR_TRY(pull_counter(session, READY, &ready));
+    if (ready == 0 && session->rank == 0) MR_TRY(noted(session, set_all(session)));
+    if ((ready == 0 && !session->waits) || ready == ready_here(session)) {
+        session->waits = ready == 0 && session->rank != 0;
+        MR_TRY(next_step(session));
+    }
+    return ready == 0 ? await_ready(session, &ready) : MR_OK;
+}
+
+/* Begins a step in which the model has its weights, and pulls them. */
+static mr_status join(mr_model_session *session) {
+    if (!session->pulling) {
+        MR_TRY(find_weights(session));
+        MR_TRY(begin_pulls(session, NULL));
+    }
+    MR_TRY(settle(session));
+    session->waits = false;
     session->joined = true;
     return MR_OK;
 }
@@ -206,14 +245,10 @@ static mr_status count_items(const mr_model_tensor *tensor, size_t *items) {
 
 static mr_status check_tensor(const mr_model_tensor *tensor, size_t number, size_t *items) {
     if (tensor->name == NULL || tensor->name[0] == '\0') return error_set(MR_INVALID, "tensor %zu has no name", number);
-    if (strncmp(tensor->name, "miniray.", 8) == 0)
-        return error_set(MR_INVALID, "tensor '%.60s': names that begin with 'miniray.' are reserved", tensor->name);
     if (tensor->dtype != MR_F32 && tensor->dtype != MR_F16 && tensor->dtype != MR_BF16)
         return error_set(MR_INVALID, "tensor '%.60s' is not float32, float16 or bfloat16: leave it out, or convert it",
                          tensor->name);
     MR_TRY(count_items(tensor, items));
-    if (*items != 0 && tensor->data == NULL)
-        return error_set(MR_INVALID, "tensor '%.60s' has no memory: data is NULL", tensor->name);
     return MR_OK;
 }
 
@@ -271,7 +306,6 @@ static mr_status describe(mr_model_session *session, const mr_model_tensor *tens
     if (!any)
         return error_set(MR_INVALID, "model '%s' has no tensor to optimize: all of its %zu are frozen or empty",
                          session->name, session->count);
-    arrays->list[session->count] = (mr_ps_array){.name = ready_name, .dims = 1, .shape = {DIGITS}};
     return MR_OK;
 }
 
@@ -279,19 +313,27 @@ static mr_status create_table(mr_model_session *session, const mr_model_tensor *
                               const mr_ps_table_options *given) {
     arrays arrays = {0};
     mr_ps_table_options options = *given;
-    mr_status status = alloc_try((session->count + 1) * sizeof *arrays.list, &arrays.list);
-    if (status == MR_OK) status = alloc_try((session->count + 1) * sizeof *arrays.names, &arrays.names);
+    mr_status status = alloc_try(session->count * sizeof *arrays.list, &arrays.list);
+    if (status == MR_OK) status = alloc_try(session->count * sizeof *arrays.names, &arrays.names);
     if (status == MR_OK) status = describe(session, tensors, &arrays);
     options.kind = MR_PS_DENSE;
     options.arrays = arrays.list;
-    options.array_count = (uint32_t)session->count + 1;
+    options.array_count = (uint32_t)session->count;
     options.average = session->rounds;
     if (options.optimizer == NULL) options.optimizer = "sgd";
     if (status == MR_OK)
-        status = mr_ps_table_create(session->ps, session->name, &options, session->timeout_us, &session->table);
+        status = mr_ps_table_create(session->ps, session->name, &options, left_us(session), &session->table);
     free(arrays.list);
     free(arrays.names);
     return status;
+}
+
+static mr_status create_state(mr_model_session *session, const char *consistency) {
+    const mr_ps_table_options options =
+        MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .dim = 1, .consistency = consistency);
+    char name[MR_PS_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s%s", MODEL_NAME_MAX_BYTES, session->name, state_suffix);
+    return mr_ps_table_create(session->ps, name, &options, left_us(session), &session->state);
 }
 
 /* mr_ps_table_create rejects unknown names. */
@@ -303,38 +345,39 @@ static mr_dtype precision_of(const char *name) {
 static mr_status open_model(mr_model_session *session, const mr_model_tensor *tensors,
                             const mr_ps_table_options *given) {
     mr_ps_table_options table = MR_OPTIONS(mr_ps_table_options, .optimizer = NULL), copy;
+    mr_ps_info info;
     OPTION_STRUCT_READ(mr_ps_table_options, admit, given, copy);
     if (given != NULL) table = *given;
     MR_TRY(check_options(session->name, &table));
+    mr_ps_info_get(session->ps, &info);
+    session->rank = info.rank;
     session->precision = precision_of(table.precision);
     session->rounds = has_rounds(session->ps, &table);
-    MR_TRY(alloc_try((session->count + 1) * sizeof *session->tensors, &session->tensors));
-    MR_TRY(alloc_try((session->count + 1) * sizeof *session->tickets, &session->tickets));
+    MR_TRY(alloc_try(session->count * sizeof *session->tensors, &session->tensors));
+    /* with a request for each counter */
+    MR_TRY(alloc_try((session->count + VERSION + 1) * sizeof *session->tickets, &session->tickets));
     MR_TRY(create_table(session, tensors, &table));
-    mr_status status;
-    do status = join(session);
-    while (status == MR_STALE); /* nothing of this session was lost */
-    return status;
+    return create_state(session, table.consistency);
 }
 
 mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_t count,
-                                const mr_model_session_options *options, mr_model_session **out) {
+                                const mr_model_session_options *options, int64_t timeout_us, mr_model_session **out) {
     static const mr_model_session_options none = {.size = sizeof none};
     mr_model_session_options copy;
     *out = NULL;
-    OPTION_STRUCT_READ(mr_model_session_options, timeout_us, options, copy);
+    OPTION_STRUCT_READ(mr_model_session_options, table, options, copy);
     if (options == NULL) options = &none;
     const char *name = options->name == NULL ? "model" : options->name;
-    if (count == 0 || count >= MR_PS_ARRAYS_MAX)
+    if (count == 0 || count > MR_PS_ARRAYS_MAX)
         return error_set(MR_INVALID, "a model of %zu tensor%s: it must have 1 to %d", count, plural(count),
-                         MR_PS_ARRAYS_MAX - 1);
-    if (strlen(name) >= MR_PS_NAME_MAX)
+                         MR_PS_ARRAYS_MAX);
+    if (strlen(name) > MODEL_NAME_MAX_BYTES)
         return error_set(MR_INVALID, "the name of the model, '%.20s…', has %zu bytes: at most %d", name, strlen(name),
-                         MR_PS_NAME_MAX - 1);
+                         MODEL_NAME_MAX_BYTES);
     mr_model_session *session;
     MR_TRY(alloc_try(sizeof *session, &session));
-    *session = (mr_model_session){.ps = ps, .count = count, .timeout_us = options->timeout_us};
-    if (session->timeout_us == 0) session->timeout_us = MR_PS_TIMEOUT_US;
+    *session = (mr_model_session){.ps = ps, .count = count};
+    begin_call(session, timeout_us);
     memcpy(session->name, name, strlen(name) + 1);
     mr_status status = open_model(session, tensors, options->table);
     if (status == MR_OK)
@@ -346,18 +389,48 @@ mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_
 
 /* ---- Steps. */
 
-mr_status mr_model_session_begin(mr_model_session *session, uint64_t *step) {
-    if (session->joined) {
-        if (!session->open) {
-            MR_TRY(settle(session));
-            MR_TRY(begin_step(session));
-        }
-    } else {
-        (void)settle(session); /* requests of the state that was lost */
+mr_status mr_model_session_begin(mr_model_session *session, int64_t timeout_us, uint64_t *step) {
+    begin_call(session, timeout_us);
+    if (!session->joined) {
+        if (!session->pulling) (void)settle(session); /* requests of the state that was lost */
         MR_TRY(join(session));
+    } else if (!session->open) {
+        MR_TRY(settle(session));
+        MR_TRY(begin_step(session));
     }
     *step = session->step - 1; /* the first step is for the weights */
     return MR_OK;
+}
+
+static mr_status check_open(const mr_model_session *session) {
+    if (session->open && session->joined) return MR_OK;
+    return error_set(MR_STALE, "no step of model '%s' is open: call mr_model_session_begin", session->name);
+}
+
+/* Marks in `moved` the tensors whose memory changes to another one. */
+static void adopt(mr_model_session *session, void *const *out, bool *moved) {
+    for (size_t i = 0; i < session->count; i++) {
+        moved[i] = out[i] != session->tensors[i].data;
+        session->tensors[i].data = out[i];
+    }
+}
+
+static mr_status pull_into(mr_model_session *session, void *const *out) {
+    bool *moved;
+    MR_TRY(settle(session));
+    MR_TRY(alloc_try(session->count * sizeof *moved, &moved));
+    memset(moved, 0, session->count * sizeof *moved);
+    if (out != NULL) adopt(session, out, moved);
+    mr_status status = begin_pulls(session, moved);
+    free(moved);
+    return status;
+}
+
+mr_status mr_model_session_pull(mr_model_session *session, void *const *out, int64_t timeout_us) {
+    begin_call(session, timeout_us);
+    MR_TRY(check_open(session));
+    if (!session->pulling) MR_TRY(pull_into(session, out));
+    return settle(session);
 }
 
 /* Whether all gradients are finite as they would be sent. In BSP the pushes look for such values, and the servers leave
@@ -373,18 +446,16 @@ static bool are_finite(const mr_model_session *session, const void *const *gradi
     return true;
 }
 
-static mr_status check_open(const mr_model_session *session) {
-    if (session->open && session->joined) return MR_OK;
-    return error_set(MR_STALE, "no step of model '%s' is open: call mr_model_session_begin", session->name);
+/* Pushes the gradients, and counts the step. In BSP all ranks set the counter to the same number. */
+static mr_status push_step(mr_model_session *session, const void *const *gradients) {
+    for (size_t i = 0; i < session->count; i++)
+        if (gradients[i] != NULL && session->tensors[i].items != 0)
+            MR_TRY(push_tensor(session, i, gradients[i], false));
+    return push_counter(session, VERSION, session->rounds ? session->step : 1, session->rounds);
 }
 
-mr_status mr_model_session_pull(mr_model_session *session) {
-    MR_TRY(check_open(session));
-    MR_TRY(settle(session));
-    return pull_all(session, false);
-}
-
-mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients) {
+mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients, int64_t timeout_us) {
+    begin_call(session, timeout_us);
     MR_TRY(check_open(session));
     MR_TRY(settle(session));
     for (size_t i = 0; i < session->count; i++)
@@ -392,29 +463,46 @@ mr_status mr_model_session_push(mr_model_session *session, const void *const *gr
             return error_set(MR_INVALID, "tensor %zu is frozen, and has a gradient: pass NULL for it", i);
     uint64_t before = mr_ps_skipped(session->ps);
     bool finite = are_finite(session, gradients);
-    for (size_t i = 0; i < session->count && finite; i++)
-        if (gradients[i] != NULL && session->tensors[i].items != 0)
-            MR_TRY(noted(session, push_tensor(session, i, gradients[i], false)));
+    if (finite) MR_TRY(noted(session, push_step(session, gradients)));
     mr_status status = end_step(session);
     session->skipped += !finite || mr_ps_skipped(session->ps) != before;
     return status;
 }
 
+mr_status mr_model_session_skip(mr_model_session *session, int64_t timeout_us) {
+    begin_call(session, timeout_us);
+    MR_TRY(check_open(session));
+    MR_TRY(settle(session));
+    MR_TRY(noted(session, mr_ps_skip(session->ps)));
+    session->skipped++;
+    return end_step(session);
+}
+
 uint64_t mr_model_session_skipped(const mr_model_session *session) { return session->skipped; }
 
-mr_status mr_model_session_leave(mr_model_session *session) {
+mr_status mr_model_session_version(mr_model_session *session, int64_t timeout_us, uint64_t *version) {
+    begin_call(session, timeout_us);
+    MR_TRY(check_open(session));
+    MR_TRY(settle(session));
+    return pull_counter(session, VERSION, version);
+}
+
+mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us) {
+    begin_call(session, timeout_us);
     if (session->open) MR_TRY(noted(session, mr_ps_skip(session->ps)));
     if (session->open) MR_TRY(end_step(session));
     MR_TRY(settle(session));
-    mr_status status = mr_ps_leave(session->ps, session->timeout_us);
+    mr_status status = mr_ps_leave(session->ps, left_us(session));
     session->joined = session->joined && status == MR_OK;
     return status == MR_DENIED ? MR_OK : noted(session, status); /* denied: no other rank is there to wait */
 }
 
 void mr_model_session_close(mr_model_session *session) {
     if (session == NULL) return;
+    begin_call(session, MR_PS_TIMEOUT_US);
     (void)settle(session);
     mr_ps_table_free(session->table);
+    mr_ps_table_free(session->state);
     free(session->tensors);
     free(session->tickets);
     free(session);

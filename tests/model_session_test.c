@@ -124,7 +124,7 @@ static int work(void *argument) {
             fprintf(stderr, "%g, not %g\n", model.weights[i], twin.weights[i]);
         TEST_CHILD_CHECK(same(&model, &twin));
     }
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
     mr_ps_close(ps);
     return 0;
 }
@@ -231,13 +231,13 @@ static void each_push_counts_without_rounds(void **state) {
         assert_true(same(&models[rank], &twin));
     }
     must(mr_model_session_leave(sessions[1], PATIENCE_US));
-    mr_model_session_close(sessions[1]);
+    mr_model_session_close(sessions[1], PATIENCE_US);
     mr_ps_close(other);
     assert_int_equal(push(sessions[0], 0, step, true), MR_OK);
     assert_int_equal(push(sessions[0], 0, step, true), MR_STALE); /* no step is open */
     assert_int_equal(mr_model_session_pull(sessions[0], NULL, PATIENCE_US), MR_STALE);
     assert_non_null(strstr(mr_last_error(), "no step of model 'model' is open"));
-    mr_model_session_close(sessions[0]);
+    mr_model_session_close(sessions[0], PATIENCE_US);
 }
 
 /* All servers die without a checkpoint: the session returns MR_STALE, and training continues with the weights of rank
@@ -265,7 +265,7 @@ static void a_loss_is_reported_and_training_continues(void **state) {
     must(mr_model_session_begin(session, PATIENCE_US, &step));
     must(mr_model_session_pull(session, NULL, PATIENCE_US));
     for (int i = 0; i < WEIGHTS; i++) assert_true(model.weights[i] == before.weights[i] - RATE * gradient_of(0, 1, i));
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
 }
 
 /* A model in bfloat16 on servers that hold float32, and a gradient that is not finite: the other tensor of that step
@@ -294,7 +294,7 @@ static void a_model_may_be_in_half_precision(void **state) {
     assert_int_equal(weights[1], 0xc020); /* -2.5 */
     assert_true(bias == 3.75f);
     assert_int_equal(mr_model_session_skipped(session), 1);
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
 }
 
 static void expect_version(mr_model_session *session, uint64_t wanted) {
@@ -331,12 +331,12 @@ static void a_pull_may_change_the_memory(void **state) {
     void *const none[TENSORS] = {NULL};
     must(mr_model_session_pull(session, none, PATIENCE_US));
     assert_true(same(&other, &twin));
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
     assert_int_equal(mr_model_session_open(world->ps, model.tensors, TENSORS, NULL, PATIENCE_US, &session), MR_EXISTS);
     must(open_session(world->ps, &model, &session)); /* another session of the same rank */
     must(mr_model_session_begin(session, PATIENCE_US, &step));
     assert_true(model.bias[0] == twin.bias[0] - RATE * gradient_of(0, 0, 0));
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
 }
 
 /* Calls with short timeouts, made again, do what one call does; rank 1 waits for rank 0, which has no weights at first.
@@ -359,7 +359,7 @@ static void a_call_continues_after_a_timeout(void **state) {
     must(open_session(world->ps, &empty, &sessions[0]));
     assert_int_equal(mr_model_session_begin(sessions[0], PATIENCE_US, &step), MR_DENIED);
     assert_non_null(strstr(mr_last_error(), "rank 0 has no memory with weights of tensor 0"));
-    mr_model_session_close(sessions[0]);
+    mr_model_session_close(sessions[0], PATIENCE_US);
     must(open_session(world->ps, &models[0], &sessions[0]));
     train_twin(&twin, 0, 1, false);
     for (uint32_t i = 0; i < RANKS; i++) {
@@ -370,7 +370,7 @@ static void a_call_continues_after_a_timeout(void **state) {
         while ((status = mr_model_session_pull(sessions[i], NULL, SHORT_US)) == MR_TIMEOUT) continue;
         must(status);
     }
-    for (uint32_t i = 0; i < RANKS; i++) mr_model_session_close(sessions[i]);
+    for (uint32_t i = 0; i < RANKS; i++) mr_model_session_close(sessions[i], PATIENCE_US);
     mr_ps_close(other);
 }
 
@@ -417,7 +417,7 @@ static void wrong_arguments_are_refused(void **state) {
     assert_int_equal(mr_model_session_push(session, gradients, PATIENCE_US), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "tensor 1 is frozen"));
     must(push(session, 0, step, true)); /* the step is still open */
-    mr_model_session_close(session);
+    mr_model_session_close(session, PATIENCE_US);
 }
 
 int main(void) {

@@ -221,7 +221,7 @@ MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call
  *                                                                                   // its error again
  *     }
  *     mr_model_session_leave(session, timeout_us);                                  // the other ranks continue
- *     mr_model_session_close(session);
+ *     mr_model_session_close(session, timeout_us);
  *     mr_ps_close(ps);
  *
  * All ranks begin with the weights of rank 0, which the servers keep from then on: a rank that opens the model later
@@ -282,9 +282,9 @@ MR_API MR_MUST mr_status mr_model_session_version(mr_model_session *session, int
 /* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */
 MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us);
-/* Waits until no memory is borrowed any more, and frees the session. It does not leave: another process of the rank may
- * continue. */
-MR_API void mr_model_session_close(mr_model_session *session);
+/* Waits until no memory is borrowed any more, and frees the session; memory that is still borrowed after timeout_us stays
+ * so until mr_ps_close. It does not leave: another process of the rank may continue. Before mr_ps_close. */
+MR_API void mr_model_session_close(mr_model_session *session, int64_t timeout_us);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include "python/native/py_inspect.h"
 #include "python/native/py_interrupt.h"
 #include "python/native/py_model.h"
+#include "python/native/py_model_session.h"
 #include "python/native/py_nearest_name.h"
 #include "python/native/py_notifier.h"
 #include "python/native/py_output.h"
@@ -89,12 +90,13 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {
-        &py_ref_type,       &py_actor_type,         &py_actor_method_type, &py_function_type,
-        &py_notifier_type,  &py_train_trainer_type, &py_train_logger_type, &py_buffer_type,
-        &py_reply_type,     &py_buffer_holder_type, &py_shared_model_type, &py_ps_connection_type,
-        &py_ps_table_type,  &py_ps_ticket_type,     &py_ps_mark_type,      &py_torch_weights_type,
-        &py_ps_memory_type, &py_ps_deployment_type, &py_public_type,       &py_public_iterator_type};
+    PyTypeObject *types[] = {&py_ref_type,           &py_actor_type,         &py_actor_method_type,
+                             &py_function_type,      &py_notifier_type,      &py_train_trainer_type,
+                             &py_train_logger_type,  &py_buffer_type,        &py_reply_type,
+                             &py_buffer_holder_type, &py_shared_model_type,  &py_ps_connection_type,
+                             &py_ps_table_type,      &py_ps_ticket_type,     &py_ps_mark_type,
+                             &py_model_session_type, &py_torch_weights_type, &py_ps_memory_type,
+                             &py_ps_deployment_type, &py_public_type,        &py_public_iterator_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

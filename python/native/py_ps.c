@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "python/native/py_model_session.h"
 #include "python/native/py_ps_callback.h"
 #include "python/native/py_ps_control.h"
 #include "python/native/py_wait.h"
@@ -161,6 +162,7 @@ static void end(py_ps_connection *self) {
     mr_ps *ps = self->ps;
     if (ps == NULL) return;
     py_ps_memories_leave(self);
+    py_model_sessions_end(self);
     self->ps = NULL;
     if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork lacks the library's threads */
     py_ps_tickets_end(self);
@@ -426,6 +428,7 @@ static PyMethodDef methods[] = {
     {"tell", py_ps_tell, METH_O, NULL},
     {"create", py_ps_table_create, METH_VARARGS, NULL},
     {"open", py_ps_table_open, METH_VARARGS, NULL},
+    {"session", py_model_session_open, METH_VARARGS, NULL},
     {NULL},
 };
 

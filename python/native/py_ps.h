@@ -23,6 +23,7 @@ typedef struct py_ps_ticket py_ps_ticket;
 typedef struct py_ps_memory py_ps_memory;
 typedef struct py_ps_slip py_ps_slip;
 typedef struct py_ps_message py_ps_message;
+typedef struct py_model_session py_model_session;
 
 typedef struct py_ps_connection {
     PyObject_HEAD mr_ps *ps;     /* owned; NULL: closed */
@@ -33,6 +34,7 @@ typedef struct py_ps_connection {
     mr_status failed;            /* status of a dropped ticket; MR_OK: none failed */
     PyObject *failed_text;       /* owned; NULL: none */
     py_ps_memory *memories;      /* memory of Python arrays (py_ps_memory.c) */
+    py_model_session *sessions;  /* borrowed, open: of models (py_model_session.h) */
     pthread_mutex_t lock;        /* protects the fields below, to which threads of the library add */
     pthread_cond_t news;         /* uses CLOCK_MONOTONIC */
     /* owned: requests of other processes (py_ps_control.h) */
@@ -119,6 +121,9 @@ PyObject *py_ps_raise_text(mr_status status, PyObject *text); /* raises an error
 /* (name, timeout, options: miniray/ps/_table_options.py) */
 PyObject *py_ps_table_create(PyObject *connection, PyObject *args);
 PyObject *py_ps_table_open(PyObject *connection, PyObject *args);
+/* Reads such options, without the arrays, whose list is returned, borrowed. NULL with an exception. The texts are borrowed
+ * from the tuple. */
+PyObject *py_ps_table_options_read(PyObject *given, mr_ps_table_options *out);
 PyObject *py_ps_hyperparameters(void); /* ((name, text), …) of all optimizers; NULL with an exception */
 
 /* A ticket whose request is not made yet; the caller fills its buffers. NULL with an exception. */

@@ -89,26 +89,35 @@ static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_optio
     return options;
 }
 
-PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
-    mr_ps_table_options o = MR_INIT(mr_ps_table_options);
-    PyObject *list, *hyperparameters;
-    const char *name;
-    double timeout_s;
+PyObject *py_ps_table_options_read(PyObject *given, mr_ps_table_options *o) {
+    PyObject *arrays, *hyperparameters;
     int kind, dtype;
     unsigned long long first_key, last_key, seed, rows_max, age_max;
-    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKzz)", &name, &timeout_s, &kind, &dtype, &o.dim, &list,
-                          &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
-                          &o.compression, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
-                          &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency, &o.precision) ||
-        !read_hyperparameters(hyperparameters, &o))
+    *o = (mr_ps_table_options)MR_INIT(mr_ps_table_options);
+    if (!PyArg_ParseTuple(given, "iiIOIpKKzzzzfO!KfppIKKzz", &kind, &dtype, &o->dim, &arrays, &o->block, &o->ordered,
+                          &first_key, &last_key, &o->optimizer, &o->schedule, &o->initializer, &o->compression,
+                          &o->rate, &PyTuple_Type, &hyperparameters, &seed, &o->clip_norm, &o->average, &o->refuse_nan,
+                          &o->admit, &rows_max, &age_max, &o->consistency, &o->precision) ||
+        !read_hyperparameters(hyperparameters, o))
         return NULL;
-    o.kind = (mr_ps_kind)kind;
-    o.dtype = (mr_dtype)dtype;
-    o.first_key = first_key;
-    o.last_key = last_key;
-    o.seed = seed;
-    o.rows_max = rows_max;
-    o.age_max = age_max;
+    o->kind = (mr_ps_kind)kind;
+    o->dtype = (mr_dtype)dtype;
+    o->first_key = first_key;
+    o->last_key = last_key;
+    o->seed = seed;
+    o->rows_max = rows_max;
+    o->age_max = age_max;
+    return arrays;
+}
+
+PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
+    mr_ps_table_options o;
+    PyObject *given, *list;
+    const char *name;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "sdO!", &name, &timeout_s, &PyTuple_Type, &given) ||
+        (list = py_ps_table_options_read(given, &o)) == NULL)
+        return NULL;
     mr_ps_array *arrays = read_arrays(list, &o.array_count);
     if (arrays == NULL) return NULL;
     o.arrays = arrays;

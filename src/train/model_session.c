@@ -383,7 +383,7 @@ mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_
     if (status == MR_OK)
         *out = session;
     else
-        mr_model_session_close(session);
+        mr_model_session_close(session, 0);
     return status;
 }
 
@@ -497,9 +497,9 @@ mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us) 
     return status == MR_DENIED ? MR_OK : noted(session, status); /* denied: no other rank is there to wait */
 }
 
-void mr_model_session_close(mr_model_session *session) {
+void mr_model_session_close(mr_model_session *session, int64_t timeout_us) {
     if (session == NULL) return;
-    begin_call(session, MR_PS_TIMEOUT_US);
+    begin_call(session, timeout_us);
     (void)settle(session);
     mr_ps_table_free(session->table);
     mr_ps_table_free(session->state);

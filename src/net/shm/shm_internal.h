@@ -46,7 +46,7 @@ struct shm_transport { /* fields of every poll first, tables last */
     void (*interrupt)(void *context);
     void *interrupt_context;
 
-    uint64_t sleeps_futex, sleeps_loop;
+    _Atomic uint64_t sleeps_futex, sleeps_loop; /* as the counters of spin_wait.h */
 
     uint32_t link_count, next_index;
     map numbers; /* links announced by the broker, by its numbers */

@@ -137,7 +137,7 @@ static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller
     int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
     if (!prepare_sleep(transport, DOORBELL_FUTEX)) return;
     FAILPOINT("port.sleep");
-    transport->sleeps_futex++;
+    spin_wait_count(&transport->sleeps_futex);
     transport->polls = SHM_TRANSPORT_CLOCK_EVERY; /* time will have passed */
     let_go(transport, lock);
     doorbell_sleep(transport->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
@@ -148,7 +148,7 @@ static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller
     if (transport->idle_look_us < deadline_us) deadline_us = transport->idle_look_us;
     int64_t left = until(deadline_us);
     if (left == 0 || !prepare_sleep(transport, DOORBELL_LOOP)) return;
-    transport->sleeps_loop++;
+    spin_wait_count(&transport->sleeps_loop);
     int interrupt_fd = transport->interrupt_fd; /* read with the lock */
     let_go(transport, lock);
     bool due = sleep_in_poll(transport, interrupt_fd, left);

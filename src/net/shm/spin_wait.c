@@ -65,11 +65,11 @@ static void nudge(spin_wait *wait, uint32_t cpu) {
     CPU_CLR(cpu, &others);
     if (CPU_COUNT(&others) == 0) return;
     if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
-    wait->nudges++;
+    spin_wait_count(&wait->nudges);
 }
 
 static void shared_cpu(spin_wait *wait, uint32_t cpu, bool may_nudge) {
-    wait->sleeps_at_once++;
+    spin_wait_count(&wait->sleeps_at_once);
     if (!may_nudge || ++wait->shared_waits < SPIN_WAIT_NUDGE_AFTER) return;
     uint64_t now = clock_ticks(), since = now - wait->nudge_last;
     if (wait->nudge_last != 0 && since < wait->nudge_gap) return;
@@ -96,7 +96,7 @@ bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *p
         wait->shared_waits = 0;
         for (int i = 0; i < LOOKS; i++) {
             if (ready(context)) {
-                wait->spins_hit++;
+                spin_wait_count(&wait->spins_hit);
                 wait->vain = 0;
                 wait->alone = deadline != 0 || i >= SPIN_WAIT_ALONE_AFTER;
                 return true;
@@ -112,13 +112,13 @@ bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *p
         if (now >= deadline) break;
         if (now >= patient_until && is_in_the_way(wait, self, peer, cpu, now)) {
             wait->vain++;
-            wait->made_way++;
+            spin_wait_count(&wait->made_way);
             wait->alone = true;
             return ready(context);
         }
         cpu = spin_wait_publish(self);
     }
-    wait->spins_missed++;
+    spin_wait_count(&wait->spins_missed);
     wait->vain++;
     wait->alone = true;
     return false;

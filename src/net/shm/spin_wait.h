@@ -22,6 +22,7 @@
  * restores the mask. Only one side of a pair may do so, otherwise both move and share a CPU again; if nudging does not
  * help, it becomes rarer. */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,9 +48,15 @@ typedef struct spin_wait {
     uint32_t shared_waits;
     uint32_t vain; /* consecutive unsuccessful spins */
     bool alone;    /* the next message was waited for: not part of a stream. Cleared by its reader */
-    uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
-    uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* counts for metrics and tests */
+    uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max; /* ticks */
+    /* for metrics and tests, which read them while the waiting thread counts */
+    _Atomic uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges;
 } spin_wait;
+
+/* Adds 1 to a counter that no other thread changes at the same time. */
+static inline void spin_wait_count(_Atomic uint64_t *counter) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 bool spin_wait_is_crowded(const spin_wait *wait); /* more processes than CPUs: not all can spin */
 

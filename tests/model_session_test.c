@@ -69,9 +69,13 @@ static bool same(const model *one, const model *other) {
 
 static const mr_ps_table_options table = {.size = sizeof table, .optimizer = "sgd", .rate = RATE};
 
+static const char about_text[] = "a model of four tensors";
+
 static mr_status open_session(mr_ps *ps, const model *model, mr_model_session **out) {
-    return mr_model_session_open(ps, model->tensors, TENSORS, &MR_OPTIONS(mr_model_session_options, .table = &table),
-                                 PATIENCE_US, out);
+    const mr_span about = {about_text, sizeof about_text};
+    return mr_model_session_open(ps, model->tensors, TENSORS,
+                                 &MR_OPTIONS(mr_model_session_options, .table = &table, .about = about), PATIENCE_US,
+                                 out);
 }
 
 static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step, bool finite) {
@@ -318,6 +322,15 @@ static void a_pull_may_change_the_memory(void **state) {
     expect_version(session, 1);
     void *const out[TENSORS] = {other.weights, other.frozen, NULL, other.bias};
     must(mr_model_session_pull(session, out, PATIENCE_US));
+    mr_ps_table *state_table;
+    int64_t about[1 + sizeof about_text / sizeof(int64_t)];
+    const uint64_t key = 2;
+    const uint32_t length = sizeof about / sizeof *about;
+    must(mr_ps_table_open(world->ps, "model.state", PATIENCE_US, &state_table));
+    must(mr_ps_pull(state_table, &key, 1, about, &length, NULL, NULL));
+    mr_ps_table_free(state_table);
+    assert_int_equal(about[0], sizeof about_text);
+    assert_memory_equal(about + 1, about_text, sizeof about_text);
     make(&twin, 0);
     assert_true(same(&model, &twin)); /* not written to any more */
     for (int i = 0; i < WEIGHTS; i++) twin.weights[i] -= RATE * gradient_of(0, 0, i);

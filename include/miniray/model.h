@@ -239,12 +239,18 @@ typedef struct mr_model_tensor {
     int frozen; /* 1: has no gradients; pulled only when the session joins, or into other memory [0] */
 } mr_model_tensor;
 
+enum { MR_MODEL_ABOUT_MAX = 8 * 1024 * 1024 };
+
 typedef struct mr_model_session_options {
     size_t size;
-    const char *name; /* of the table, at most 57 bytes ["model"]; NAME.state is another table */
+    const char *name; /* of the table, at most 57 bytes ["model"]; NAME.state is another table:
+                       * vectors of int64, at key 1 the number of steps (mr_model_session_version) */
     /* Optimizer, rate, compression, clip_norm, … of the table [sgd]. Must not be set: kind, dtype, arrays, average,
      * initializer. */
     const mr_ps_table_options *table;
+    /* Describes the model for readers. The servers hold that of rank 0 with the weights, in NAME.state, a table of vectors of
+     * int64, at key 2: the size in bytes, then the bytes. At most MR_MODEL_ABOUT_MAX bytes [none] */
+    mr_span about;
 } mr_model_session_options;
 
 typedef struct mr_model_session mr_model_session; /* opaque */

@@ -150,13 +150,16 @@ PyObject *py_model_session_open(PyObject *connection, PyObject *args) {
     mr_ps_table_options table;
     mr_model_session_options options = MR_INIT(mr_model_session_options);
     PyObject *given, *list;
+    Py_ssize_t about_size;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "sdO!O!", &options.name, &timeout_s, &PyTuple_Type, &given, &PyList_Type, &list) ||
+    if (!PyArg_ParseTuple(args, "sdO!O!y#", &options.name, &timeout_s, &PyTuple_Type, &given, &PyList_Type, &list,
+                          &options.about.data, &about_size) ||
         py_ps_table_options_read(given, &table) == NULL)
         return NULL;
     table.kind = 0; /* the tensors determine these */
     table.dtype = 0;
     options.table = &table;
+    options.about.size = (size_t)about_size;
     py_model_session *self = (py_model_session *)py_model_session_type.tp_alloc(&py_model_session_type, 0);
     if (self == NULL) return NULL;
     self->connection = (py_ps_connection *)Py_NewRef(connection);

@@ -1,9 +1,10 @@
 /* model_session.c — sessions of a model on a parameter server (miniray/model.h).
  *
- * The model is a table of arrays, one for each tensor. A second table, NAME.state, has two counters:
+ * The model is a table of arrays, one for each tensor. A second table, NAME.state, has vectors of int64:
  *
  *   READY     0 until rank 0 has set the weights, and then the number of the step in which it did so, plus one
  *   VERSION   number of steps that the weights contain: in BSP of all ranks together, otherwise of each rank
+ *   ABOUT     the caller's description of the model: its size in bytes, then the bytes
  *
  * A process that joins sees in READY:
  *
@@ -26,7 +27,7 @@
 #include "net/dtype_convert.h"
 
 static const char state_suffix[] = ".state";
-enum { READY, VERSION }; /* keys of the table NAME.state */
+enum { READY, VERSION, ABOUT, VECTORS }; /* keys of the table NAME.state */
 enum {
     POLL_US = 2000,
     NAME_MAX_BYTES = MR_PS_NAME_MAX - 1,
@@ -48,10 +49,12 @@ struct mr_model_session {
     size_t count;
     mr_ps_ticket *tickets; /* requests under way: their memory is borrowed */
     size_t ticket_count;
-    int64_t until_us;    /* when the running call times out */
-    int64_t timeout_us;  /* of the running call */
-    uint64_t step;       /* that is open, or was open last */
-    int64_t counters[2]; /* while they are pushed or pulled */
+    int64_t until_us;              /* when the running call times out */
+    int64_t timeout_us;            /* of the running call */
+    uint64_t step;                 /* that is open, or was open last */
+    int64_t counters[VERSION + 1]; /* while they are pushed */
+    int64_t *about;                /* owned, as the vector of ABOUT; NULL: none */
+    uint32_t about_items;
     bool joined, open;
     bool waits;   /* until rank 0 has set the weights: the step for them is ended */
     bool pulling; /* all pulls of a call are under way */
@@ -120,22 +123,26 @@ static mr_status push_tensor(mr_model_session *session, size_t i, const void *va
     return status;
 }
 
-/* The memory of the counter is used until the request is settled. */
-static mr_status push_counter(mr_model_session *session, int counter, uint64_t value, bool set) {
+/* The values are used until the request is settled. */
+static mr_status push_vector(mr_model_session *session, uint64_t key, const int64_t *values, uint32_t length,
+                             bool set) {
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .set = set);
-    const uint64_t key = (uint64_t)counter;
-    session->counters[counter] = (int64_t)value;
-    mr_status status =
-        mr_ps_push(session->state, &key, 1, &session->counters[counter], NULL, &options, next_ticket(session));
+    mr_status status = mr_ps_push(session->state, &key, 1, values, &length, &options, next_ticket(session));
     session->ticket_count += status == MR_OK;
     return status;
+}
+
+static mr_status push_counter(mr_model_session *session, int counter, uint64_t value, bool set) {
+    session->counters[counter] = (int64_t)value;
+    return push_vector(session, (uint64_t)counter, &session->counters[counter], 1, set);
 }
 
 static mr_status pull_counter(mr_model_session *session, int counter, uint64_t *out) {
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .timeout_us = left_us(session) + 1);
     const uint64_t key = (uint64_t)counter;
+    const uint32_t one = 1;
     int64_t value;
-    MR_TRY(noted(session, mr_ps_pull(session->state, &key, 1, &value, NULL, &options, NULL)));
+    MR_TRY(noted(session, mr_ps_pull(session->state, &key, 1, &value, &one, &options, NULL)));
     *out = (uint64_t)value;
     return MR_OK;
 }
@@ -166,7 +173,7 @@ static mr_status end_step(mr_model_session *session) {
 
 static uint64_t ready_here(const mr_model_session *session) { return session->step + 1; } /* READY of the open step */
 
-/* Sets the weights, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
+/* Sets the weights and their description, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
  * have the weights. */
 static mr_status set_all(mr_model_session *session) {
     for (size_t i = 0; i < session->count; i++)
@@ -176,6 +183,7 @@ static mr_status set_all(mr_model_session *session) {
                              session->name, i);
     for (size_t i = 0; i < session->count; i++)
         if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true));
+    if (session->about != NULL) MR_TRY(push_vector(session, ABOUT, session->about, session->about_items, true));
     if (!session->rounds) MR_TRY(settle(session));
     return push_counter(session, READY, ready_here(session), true);
 }
@@ -330,7 +338,7 @@ static mr_status create_table(mr_model_session *session, const mr_model_tensor *
 
 static mr_status create_state(mr_model_session *session, const char *consistency) {
     const mr_ps_table_options options =
-        MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .dim = 1, .consistency = consistency);
+        MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .dtype = MR_I64, .consistency = consistency);
     char name[MR_PS_NAME_MAX];
     snprintf(name, sizeof name, "%.*s%s", MODEL_NAME_MAX_BYTES, session->name, state_suffix);
     return mr_ps_table_create(session->ps, name, &options, left_us(session), &session->state);
@@ -354,10 +362,23 @@ static mr_status open_model(mr_model_session *session, const mr_model_tensor *te
     session->precision = precision_of(table.precision);
     session->rounds = has_rounds(session->ps, &table);
     MR_TRY(alloc_try(session->count * sizeof *session->tensors, &session->tensors));
-    /* with a request for each counter */
-    MR_TRY(alloc_try((session->count + VERSION + 1) * sizeof *session->tickets, &session->tickets));
+    MR_TRY(alloc_try((session->count + VECTORS) * sizeof *session->tickets, &session->tickets));
     MR_TRY(create_table(session, tensors, &table));
     return create_state(session, table.consistency);
+}
+
+/* Copies the description as the vector that the servers hold. */
+static mr_status copy_about(mr_model_session *session, mr_span about) {
+    if (about.size == 0) return MR_OK;
+    if (about.size > MR_MODEL_ABOUT_MAX)
+        return error_set(MR_TOO_LARGE, "the description of model '%s' has %zu bytes: at most %d", session->name,
+                         about.size, MR_MODEL_ABOUT_MAX);
+    session->about_items = 1 + (uint32_t)((about.size + sizeof *session->about - 1) / sizeof *session->about);
+    MR_TRY(alloc_try(session->about_items * sizeof *session->about, &session->about));
+    session->about[session->about_items - 1] = 0;
+    session->about[0] = (int64_t)about.size;
+    memcpy(session->about + 1, about.data, about.size);
+    return MR_OK;
 }
 
 mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_t count,
@@ -379,7 +400,8 @@ mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor *tensors, size_
     *session = (mr_model_session){.ps = ps, .count = count};
     begin_call(session, timeout_us);
     memcpy(session->name, name, strlen(name) + 1);
-    mr_status status = open_model(session, tensors, options->table);
+    mr_status status = copy_about(session, options->about);
+    if (status == MR_OK) status = open_model(session, tensors, options->table);
     if (status == MR_OK)
         *out = session;
     else
@@ -505,5 +527,6 @@ void mr_model_session_close(mr_model_session *session, int64_t timeout_us) {
     mr_ps_table_free(session->state);
     free(session->tensors);
     free(session->tickets);
+    free(session->about);
     free(session);
 }

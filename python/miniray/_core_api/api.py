@@ -144,8 +144,9 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
 def kill(actor, *, no_restart=True):
     """Ends an actor at once; its running and waiting calls fail with ActorDiedError. With `no_restart=False` only its
     process ends, and the actor is restarted if it may be."""
-    if not isinstance(actor, _core.ActorHandle):
-        actor = getattr(actor, "_actor", actor)  # a ParameterServer has `_actor`
+    if not isinstance(actor, _core.ActorHandle) and hasattr(actor, "_kill"):
+        actor._kill(no_restart)  # a parameter server
+        return
     if _local_mode.is_on() and isinstance(actor, _core.ActorHandle):
         _local_mode.kill(actor)
     else:

@@ -7,6 +7,7 @@ Weights and gradients may be given as any of the three, if the names, or for lis
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any, NamedTuple
 
@@ -184,6 +185,14 @@ def reading(entry: Entry, array: Any, what: str) -> Any:
     return numpy.ascontiguousarray(array, _numpy_dtype(entry))
 
 
+def shares(memory: Any, array: Any) -> bool:
+    """Whether the memory that `reading` returned is that of the array itself."""
+    if is_torch(array):
+        return memory.ctypes.data == array.data_ptr()
+    import numpy
+    return isinstance(array, numpy.ndarray) and numpy.may_share_memory(memory, array)
+
+
 def empty(entry: Entry, of_torch: bool) -> tuple[Any, Any]:
     """(memory, a new array over it)"""
     if of_torch or entry.dtype == "bfloat16":
@@ -225,3 +234,23 @@ def copy_to(array: Any, made: Any) -> None:
             array.copy_(made)
     else:
         array[...] = made
+
+
+# ---- The form as bytes, which the servers hold with the weights.
+
+_FORMAT = 1
+
+
+def packed(form: Form) -> bytes:
+    """The form as bytes."""
+    return json.dumps({"format": _FORMAT, "list": form.is_list, "torch": form.is_torch,
+                       "tensors": [list(entry) for entry in form.entries]}).encode()
+
+
+def unpacked(given: bytes) -> Form:
+    """The form that these bytes describe."""
+    found = json.loads(given)
+    if found["format"] != _FORMAT:
+        raise ValueError(f"the description of the model has format {found['format']}; this release reads {_FORMAT}")
+    entries = (Entry(name, dtype, tuple(shape), frozen) for name, dtype, shape, frozen in found["tensors"])
+    return Form(tuple(entries), found["list"], found["torch"])

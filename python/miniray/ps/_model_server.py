@@ -20,7 +20,7 @@ from miniray import _core, exceptions
 from miniray._core_api import local_mode as _local_mode
 from miniray._weights import _weight_tree
 
-_SKIP_DEAD, _TRIES = 1, 2  # _TRIES: the result is not published, so the strategy's state stays as it is
+SKIP_DEAD, _TRIES = 1, 2  # _TRIES: the result is not published, so the strategy's state stays as it is
 _AGGREGATION, _STATE = 4, 5  # in what `aggregate` returns about itself, of a strategy with get_state
 _FORMAT = 1  # of the facts
 _CALLERS_MAX = 64  # the caller whose last change is the oldest is forgotten
@@ -144,7 +144,7 @@ class Server:
     def aggregate(self, flags, owed, began_us, *weights):
         """Combines the weights of the workers; returns the result for each worker, facts, and the model."""
         gathered_us = _now_us()
-        _raise_if(owed)
+        raise_if(owed)
         present = {worker: each for worker, each in enumerate(weights) if not isinstance(each, BaseException)}
         if not present:
             raise exceptions.ActorDiedError(f"cannot sync: no worker is alive (0 of {len(weights)})")
@@ -215,7 +215,7 @@ class Server:
         """Makes the result of a sync the global model; returns its version."""
         if (version := self._repeated()) is not None:
             return version
-        _raise_if(owed, facts, result)
+        raise_if(owed, facts, result)
         began_us, gathered_us, aggregated_us, size = facts[:_AGGREGATION]
         times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
                  (_now_us() - aggregated_us) * 1e-6)
@@ -231,13 +231,9 @@ class Server:
 
     def note(self, flags, facts, result, *returned):
         """Records the first error of a sync, if any."""
-        if isinstance(facts, BaseException):
-            self._keep(last_error=_told(facts))
-            return
-        for worker, each in enumerate(returned):
-            if isinstance(each, BaseException) and not (flags & _SKIP_DEAD and _is_death(each)):
-                self._keep(last_error=f"set_weights of worker {worker}: {_first_cause(each)}")
-                return
+        error = first_error(flags, facts, returned)
+        if error is not None:
+            self._keep(last_error=error)
 
     # ---- The other methods.
 
@@ -275,11 +271,21 @@ class Server:
                 "scatter_s": scatter, "last_error": self.last_error}
 
 
+def first_error(flags, facts, returned):
+    """The text of the first error among the results of a sync; None: there is none."""
+    if isinstance(facts, BaseException):
+        return _told(facts)
+    for worker, each in enumerate(returned):
+        if isinstance(each, BaseException) and not (flags & SKIP_DEAD and _is_death(each)):
+            return f"set_weights of worker {worker}: {_first_cause(each)}"
+    return None
+
+
 def _now_us():
     return time.monotonic_ns() // 1000
 
 
-def _raise_if(*values):
+def raise_if(*values):
     """Raises the first error among the results; the deaths of workers count only if they are not skipped."""
     for value in values:
         if isinstance(value, BaseException):

@@ -23,12 +23,26 @@ def create_parameter_server(strategy=None, **kwargs):
     `checkpoint_dir`: the server saves there, every `checkpoint_every` seconds if the model has changed, and begins with
     the checkpoint that is there; with `resume=False` that one is moved into the folder's folder old-1, old-2, …
     `restore`: the server begins with this checkpoint of `save`; the strategy and its options may be left out.
+
+    With `optimizer`, the name of one, the servers hold the model and apply gradients of the workers to it (docs/models.md):
+
+    optimizer, lr    "sgd" (with momentum, nesterov), "adagrad", "rmsprop", "adam", "adamw", "lamb", "ftrl", and its learning
+                     rate; with torch's names of its other options, and schedule, clip_norm, seed
+    model            the first weights: a torch module, a dict of arrays (a state_dict) or a list of arrays; None: rank 0 gives
+                     them. `buffers`: names of arrays of the dict that are not optimized
+    num_workers      number of ranks; required unless the consistency is "async"
+    consistency      "sync": all ranks make a step together, with the mean of their gradients; "ssp:S": no rank is more than S
+                     steps ahead; "async": no rank waits
+    num_servers, replicas   processes that hold the model, and how many of them hold each part [2, 2]
+    precision        "bf16" or "fp16" for weights and gradients on the wire; the servers hold float32
+    compression      of pushed gradients: "int8", "sign", "topk:0.01", "zstd", "int8+zstd", …
+    checkpoint_dir, checkpoint_every   as above, with the state of the optimizer
     """
     return ParameterServer.remote(strategy, **kwargs)
 
 
 @public
-class _Method:
+class method:
     """A method of the handle, with `remote` like methods of actors."""
 
     def __init__(self, function, server=None):
@@ -36,7 +50,7 @@ class _Method:
         self._name, self.__doc__ = function.__name__, function.__doc__
 
     def __get__(self, server, owner=None):
-        return self if server is None else _Method(self._function, server)
+        return self if server is None else method(self._function, server)
 
     def remote(self, *args, **kwargs):
         return self._function(self._server, *args, **kwargs)
@@ -87,35 +101,34 @@ class ParameterServer:
         """A method of the server; a call that is lost with the server's process is sent again, by any caller."""
         return getattr(self._actor, name).options(max_task_retries=self._retries, **options)
 
+    def _kill(self, no_restart):
+        """What miniray.kill(ps) does."""
+        from miniray import kill
+        kill(self._actor, no_restart=no_restart)
+
     def __eq__(self, other):
         return isinstance(other, ParameterServer) and self._actor == other._actor
 
     def __hash__(self):
         return hash(self._actor)
 
-    @_Method
+    @method
     def sync_from_workers(self, workers, on_dead="raise", *, weights=None):
         """Collects the weights of all workers, combines them, and gives the result to all workers; the new version. With
         `on_dead="skip"` dead workers are left out. `weights` are results of copied_weights, if they were asked for
         already."""
-        if on_dead not in ("raise", "skip"):
-            raise did_you_mean.one_of("on_dead", on_dead, ("raise", "skip"))
-        if not hasattr(workers, "__iter__"):
-            raise TypeError(f"the workers should be a list of actors, not {workers!r}")
-        workers = list(workers)
-        if not workers:
-            raise ValueError("sync_from_workers() got an empty list: pass at least one worker")
+        workers = checked_workers(workers, on_dead)
         own = _core.have_methods(workers, _PYTHONS) or _are_pythons(workers)
         if _local_mode.is_on():
             return _sync_here(self._actor, workers, on_dead == "skip")
         return _core.model_sync(self._actor, workers, on_dead == "skip", *_methods(self, workers, own), weights)
 
-    @_Method
+    @method
     def pull_weights(self):
         """The global weights; None before the first sync."""
         return self._method("pull_weights").remote() if _local_mode.is_on() else _core.model_pull(self._actor)
 
-    @_Method
+    @method
     def push_weights(self, weights):
         """Replaces the global weights; the new version."""
         if not isinstance(weights, _core.ObjectRef):
@@ -124,12 +137,12 @@ class ParameterServer:
                 raise ValueError(f"weights must be a list or a dict of tensors, not {type(weights).__name__}")
         return self._method("push_weights").remote(weights)
 
-    @_Method
+    @method
     def get_stats(self):
         """Version, number of syncs, strategy, sizes and times, as a dict."""
         return self._method("get_stats").remote()
 
-    @_Method
+    @method
     def save(self, path):
         """Writes a checkpoint of the server into this folder; the absolute path, when it is on the disk. A relative path
         is relative to this process. `create_parameter_server(restore=path)` continues from there."""
@@ -138,7 +151,7 @@ class ParameterServer:
             raise ValueError("checkpoints need processes: local mode has none; call init() without local_mode=True")
         return _core.checkpoint_save(self._actor, path) if self._native else self._method("save").remote(path)
 
-    @_Method
+    @method
     def set_worker_weight(self, worker_id, weight):
         """Sets the weight of a worker, by its index in the list of workers."""
         worker_id, weight = checked_weight(worker_id, weight)
@@ -146,6 +159,18 @@ class ParameterServer:
             warnings.warn(f"the strategy is {self._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
             return _core.put(None)
         return self._method("set_worker_weight").remote(worker_id, weight)
+
+
+def checked_workers(workers, on_dead):
+    """The workers of a sync as a list."""
+    if on_dead not in ("raise", "skip"):
+        raise did_you_mean.one_of("on_dead", on_dead, ("raise", "skip"))
+    if not hasattr(workers, "__iter__"):
+        raise TypeError(f"the workers should be a list of actors, not {workers!r}")
+    workers = list(workers)
+    if not workers:
+        raise ValueError("sync_from_workers() got an empty list: pass at least one worker")
+    return workers
 
 
 def _handle(actor, label, weighs, native, retries):
@@ -162,7 +187,31 @@ def _native_form(made, given, checkpoints):
     return name, momentum, trim
 
 
-def _start(options, strategy=None, *, checkpoint_dir=None, checkpoint_every=None, restore=None, resume=True, **kwargs):
+_OF_OPTIMIZERS = ("consistency", "num_workers", "replicas", "compression", "model", "buffers")
+
+
+def _is_optimizer(strategy, optimizer):
+    """Whether an optimizer is asked for: a name that is both is a strategy."""
+    from miniray.ps import _optimizer_options
+    return optimizer is not None or (isinstance(strategy, str) and strategy not in strategies.STRATEGIES
+                                     and strategy in _optimizer_options.OPTIMIZERS)
+
+
+def _start(options, strategy=None, *, optimizer=None, **kwargs):
+    if not _is_optimizer(strategy, optimizer):
+        return _start_strategy(options, strategy, **kwargs)
+    from miniray.ps import _optimizer_server
+    if optimizer is not None and strategy is not None:
+        raise ValueError(f"strategy {strategy!r} and optimizer={optimizer!r}: pass one of them. A strategy combines the weights "
+                         "of workers, an optimizer applies their gradients")
+    return _optimizer_server.start(options, strategy if optimizer is None else optimizer, **kwargs)
+
+
+def _start_strategy(options, strategy=None, *, checkpoint_dir=None, checkpoint_every=None, restore=None, resume=True, **kwargs):
+    needs = next((name for name in _OF_OPTIMIZERS if name in kwargs), None)
+    if needs is not None:
+        raise ValueError(f"{needs} needs an optimizer, such as optimizer='adam', lr=0.001: a strategy has no ranks and no "
+                         "gradients")
     checkpoints = _checkpoints.read(checkpoint_dir, checkpoint_every, restore, resume)
     given = strategy if isinstance(strategy, SyncStrategy) else kwargs
     if strategy is None:

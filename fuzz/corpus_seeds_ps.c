@@ -100,6 +100,11 @@ static void seed_pushes(corpus_writer *corpus_writer) {
     room.keys[0] = 100;
     memcpy(room.values, values, 6 * sizeof(float));
     seed_payload(corpus_writer, "run", &writer);
+    payload_rate(&writer, 1, 0.5f);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 3, values, 2);
+    payload_rate(&writer, 6, 2);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 6, place, values, 8);
+    seed_payload(corpus_writer, "rates", &writer);
     payload_plain(&writer, PAYLOAD_DROP, 2);
     payload_define(&writer, (definition_options){.id = 9, .dim = 1, .optimizer = "ftrl"});
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 9, keys, 3, values, 1);

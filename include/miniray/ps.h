@@ -319,7 +319,14 @@ typedef struct mr_ps_request_options {
     uint8_t priority;   /* waiting requests with a higher priority are sent first [0] */
     mr_dtype dtype;     /* of the caller's values: MR_F32, MR_F16 or MR_BF16 [that of the table] */
     int skip_nonfinite; /* 1: a push with a value that is not finite is left out, see mr_ps_skip [0] */
+    float rate; /* of a push through an optimizer: its learning rate, see below [that of the table's schedule] */
 } mr_ps_request_options;
+
+/* A learning rate of a push replaces that of the table's schedule for this push. A negative one means 0, like a
+ * hyperparameter. In BSP a step makes one update: of a rank the last rate counts that it gave for the table in the
+ * step; of several ranks that of the lowest one that gave any and is not left out (mr_ps_skip), for all keys. A server
+ * warns once about ranks that give different ones. A repeated step must give the same. MR_INVALID: the rate is not
+ * finite; a pull, or a push with `set`; a table of int64, or one whose optimizer ("add") has no rate. */
 
 MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
                                     const uint32_t *lengths, const mr_ps_request_options *options,

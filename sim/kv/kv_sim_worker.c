@@ -144,6 +144,9 @@ static mr_status push(kv_sim_worker *worker) {
         kv_request request = request_of(worker, (kv_workload_part)i);
         request.values = worker->parts[i];
         request.pushes = true;
+        request.rate = kv_workload_rate(&worker->site->deployment->workload, (kv_workload_part)i, worker->site->number,
+                                        worker->step);
+        request.rated = request.rate != 0;
         request.kept = !worker->hurries;
         MR_TRY((i == KV_WORKLOAD_ARRAY ? kv_request_array : kv_request_keys)(worker->worker, &request,
                                                                              &worker->tickets[i]));

@@ -2,8 +2,11 @@
  * each.
  *
  * The pushes of a rank are a function of its number, the step and the weights that it pulled, so any error shows in the
- * bits at the end: they equal plain sums in one process. Without rounds the order of pushes is unknown, and all ranks
- * push ones: each push must have been counted once.
+ * bits at the end: they equal plain arithmetic in one process. Without rounds the order of pushes is unknown, and all
+ * ranks push ones: each push must have been counted once.
+ *
+ * Tables of sgd get learning rates with their pushes, by rank and step; in a round the lowest rank that gives one
+ * decides. Without rounds every push gives 1, which is not the table's.
  *
  * The workload is the same in every environment: processes of this machine with shared memory or tcp
  * (tests/support/ps_fixture.h), or simulated processes (kv_sim_worker.c). Pure. */
@@ -30,6 +33,8 @@ typedef struct kv_workload {
 
 void kv_workload_gradient(const kv_workload *workload, uint32_t rank, uint64_t step, const kv_workload_weights shown,
                           kv_workload_weights out);
+/* learning rate that the rank gives with its push; 0: none */
+float kv_workload_rate(const kv_workload *workload, kv_workload_part part, uint32_t rank, uint64_t step);
 /* weights after `steps` steps of all ranks */
 void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workload_weights out);
 

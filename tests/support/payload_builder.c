@@ -87,6 +87,11 @@ void payload_get_block(payload_writer *writer, uint32_t table, payload_place pla
     *add(writer, (payload_head){.table = table, .op = PAYLOAD_GET_BLOCK, .count = count}, 0).place = place;
 }
 
+void payload_rate(payload_writer *writer, uint32_t table, float rate) {
+    mr_status status = payload_add_rate(writer, table, rate);
+    MR_ASSERT(status == MR_OK);
+}
+
 void payload_plain(payload_writer *writer, payload_op op, uint32_t table) {
     (void)add(writer, (payload_head){.table = table, .op = op}, 0);
 }

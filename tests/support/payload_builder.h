@@ -34,4 +34,5 @@ void payload_block(payload_writer *writer, payload_op op, uint32_t table, payloa
                    uint32_t count);
 void payload_keys(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count);
 void payload_get_block(payload_writer *writer, uint32_t table, payload_place place, uint32_t count);
+void payload_rate(payload_writer *writer, uint32_t table, float rate);
 void payload_plain(payload_writer *writer, payload_op op, uint32_t table); /* op: DROP or GET_LOOK */

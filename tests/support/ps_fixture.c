@@ -109,15 +109,20 @@ static mr_status pull(const model *model, kv_workload_weights out, mr_ps_ticket 
                             &tickets[KV_WORKLOAD_ARRAY]);
 }
 
-static mr_status push(const ps_fixture *fixture, const model *model, const kv_workload_weights parts,
-                      mr_ps_ticket tickets[KV_WORKLOAD_PARTS]) {
+static mr_status push(const ps_fixture *fixture, const model *model, uint32_t rank, uint64_t step,
+                      const kv_workload_weights parts, mr_ps_ticket tickets[KV_WORKLOAD_PARTS]) {
+    const kv_workload workload = lesson_of(fixture);
+    const mr_ps_request_options rows = MR_OPTIONS(mr_ps_request_options,
+                                                  .rate = kv_workload_rate(&workload, KV_WORKLOAD_ROWS, rank, step)),
+                                array = MR_OPTIONS(mr_ps_request_options,
+                                                   .rate = kv_workload_rate(&workload, KV_WORKLOAD_ARRAY, rank, step));
     MR_TRY(mr_ps_push(model->tables[KV_WORKLOAD_ROWS], model->keys, KV_WORKLOAD_KEYS, parts[KV_WORKLOAD_ROWS], NULL,
-                      NULL, &tickets[KV_WORKLOAD_ROWS]));
+                      &rows, &tickets[KV_WORKLOAD_ROWS]));
     if (fixture->gap_us != 0) usleep((useconds_t)fixture->gap_us);
     MR_TRY(mr_ps_push(model->tables[KV_WORKLOAD_VECTORS], model->keys, KV_WORKLOAD_KEYS, parts[KV_WORKLOAD_VECTORS],
                       model->lengths, NULL, &tickets[KV_WORKLOAD_VECTORS]));
     if (fixture->gap_us != 0) usleep((useconds_t)fixture->gap_us);
-    return mr_ps_push_array(model->tables[KV_WORKLOAD_ARRAY], 0, parts[KV_WORKLOAD_ARRAY], 0, KV_WORKLOAD_ITEMS, NULL,
+    return mr_ps_push_array(model->tables[KV_WORKLOAD_ARRAY], 0, parts[KV_WORKLOAD_ARRAY], 0, KV_WORKLOAD_ITEMS, &array,
                             &tickets[KV_WORKLOAD_ARRAY]);
 }
 
@@ -149,7 +154,7 @@ static mr_status play(const ps_fixture *fixture, mr_ps *ps, const model *model, 
     if (fixture->step_us != 0) usleep((useconds_t)fixture->step_us);
     kv_workload workload = lesson_of(fixture);
     kv_workload_gradient(&workload, rank, step, shown, parts);
-    MR_TRY(push(fixture, model, parts, tickets));
+    MR_TRY(push(fixture, model, rank, step, parts, tickets));
     MR_TRY(mr_ps_end(ps));
     return wait_for(ps, tickets);
 }

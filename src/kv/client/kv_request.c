@@ -106,6 +106,8 @@ mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket) {
     const kv_request *request = builder->request;
     MR_TRY(tickets_open(&builder->worker->tickets, request->kept, &builder->ticket));
     if (request->mark != NULL) begin_mark(builder->worker, request->mark);
+    if (request->rated && table_info_in_rounds(request->table) && !builder->left_out)
+        kv_worker_note_rate(builder->worker, request->table->id, request->rate);
     builder->ticket->done = request->done;
     builder->ticket->context = request->context;
     builder->ticket->kind = (uint8_t)((request->values != NULL ? KV_REQUEST_PUSHES : 0) |
@@ -146,6 +148,26 @@ static mr_status define_in_query(const table_info *table, const slot_queue *queu
     return MR_OK;
 }
 
+/* Whether the learning rate precedes each section; in rounds it is sent at the end of the step. */
+static bool has_rate(const kv_request_builder *builder, const slot_queue *queue) {
+    return builder->request->rated && !queue->holds;
+}
+
+/* Writes what precedes a section of a push: the schema, if the slot may not have it, and the learning rate. */
+static mr_status introduce(const kv_request_builder *builder, const slot_queue *queue, push_batch *batch) {
+    const kv_request *request = builder->request;
+    MR_TRY(define_in_batch(builder, queue, batch));
+    if (!has_rate(builder, queue)) return MR_OK;
+    return payload_add_rate(&batch->payload, request->table->id, request->rate);
+}
+
+/* A section that could not be added leaves no rate behind. */
+static mr_status added(const kv_request_builder *builder, const slot_queue *queue, push_batch *batch,
+                       mr_status status) {
+    if (status != MR_OK && has_rate(builder, queue)) payload_cut(&batch->payload, batch->payload.last);
+    return status;
+}
+
 static payload_head head_of(const kv_request_builder *builder, payload_op op, size_t count) {
     const table_info *table = builder->request->table;
     payload_head head = {
@@ -182,8 +204,8 @@ static mr_status add_section(kv_request_builder *builder, uint32_t slot, payload
     *out = (payload_room){0};
     if (there_already(queue, name)) return MR_OK;
     push_batch *batch = slot_queue_gather(queue, payload_section_size(head.op, head.count, value_bytes));
-    MR_TRY(define_in_batch(builder, queue, batch));
-    MR_TRY(payload_add(&batch->payload, head, written, out));
+    MR_TRY(introduce(builder, queue, batch));
+    MR_TRY(added(builder, queue, batch, payload_add(&batch->payload, head, written, out)));
     add_part(builder, queue, batch, name);
     return MR_OK;
 }
@@ -223,8 +245,9 @@ mr_status kv_request_add_borrowed(kv_request_builder *builder, uint32_t slot, pa
     payload_room room;
     if (there_already(queue, name)) return MR_OK;
     push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, values.size));
-    MR_TRY(define_in_batch(builder, queue, batch));
-    MR_TRY(payload_add_front(&batch->payload, head_of(builder, op, count), values.size, &room));
+    MR_TRY(introduce(builder, queue, batch));
+    mr_status status = payload_add_front(&batch->payload, head_of(builder, op, count), values.size, &room);
+    MR_TRY(added(builder, queue, batch, status));
     *room.place = *place;
     slot_queue_lend(batch, zero_copy_make(values, kv_worker_moved, worker));
     add_part(builder, queue, batch, name);
@@ -234,17 +257,24 @@ mr_status kv_request_add_borrowed(kv_request_builder *builder, uint32_t slot, pa
 
 static bool goes_on(const kv_request_builder *builder, const push_batch *batch, payload_op op, uint64_t key) {
     const slot_queue_run *run = &batch->run;
+    const kv_request *request = builder->request;
     uint32_t rows = batch->payload.rows;
-    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == builder->request->table->id && run->op == op &&
-           run->dtype == kv_request_pushed(builder->request) && run->last < key;
+    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == request->table->id && run->op == op &&
+           run->dtype == kv_request_pushed(request) && run->last < key && run->rated == request->rated &&
+           (!run->rated || run->rate == request->rate);
 }
 
 static mr_status add_rows(const kv_request_builder *builder, slot_queue *queue, push_batch *batch, payload_op op,
                           size_t row, uint64_t key, void **values) {
-    MR_TRY(define_in_batch(builder, queue, batch));
-    MR_TRY(payload_add_rows(&batch->payload, head_of(builder, op, 1), row, key, values));
-    batch->run =
-        (slot_queue_run){.table = builder->request->table->id, .op = op, .dtype = kv_request_pushed(builder->request)};
+    const kv_request *request = builder->request;
+    MR_TRY(introduce(builder, queue, batch));
+    mr_status status = payload_add_rows(&batch->payload, head_of(builder, op, 1), row, key, values);
+    MR_TRY(added(builder, queue, batch, status));
+    batch->run = (slot_queue_run){.table = request->table->id,
+                                  .op = op,
+                                  .dtype = kv_request_pushed(request),
+                                  .rated = request->rated,
+                                  .rate = request->rate};
     return MR_OK;
 }
 

@@ -58,8 +58,10 @@ typedef struct kv_request {
     /* Both: the pull shows the push. In BSP it shows the version that this step makes, which exists after the step's
      * end. */
     bool pushes, pulls;
-    bool set;             /* assigns the pushed values */
-    bool skip_nonfinite;  /* a push with a value that is not finite is left out */
+    bool set;            /* assigns the pushed values */
+    bool skip_nonfinite; /* a push with a value that is not finite is left out */
+    bool rated;          /* the push has a learning rate of its own, `rate` */
+    float rate;
     bool kept;            /* the caller will ask for the result */
     ticket_done_fn *done; /* NULL: no callback */
     void *context;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/binary_search.h"
 #include "base/error.h"
 #include "base/invariants.h"
 #include "kv/client/kv_worker_internal.h"
@@ -388,6 +389,7 @@ void kv_worker_close(kv_worker *worker) {
     key_list_cache_fini(&worker->cache);
     free(worker->offsets);
     free(worker->drops);
+    free(worker->rates);
     free(worker);
 }
 
@@ -556,6 +558,36 @@ static void say_drops(const kv_worker *worker, slot_queue *queue) {
     }
 }
 
+/* ---- Learning rates of a round. */
+
+/* Whether the slot gets values of this worker in rounds; a contribution to the round state is empty. */
+static bool takes_values(const kv_worker *worker, uint32_t slot) {
+    return worker->queues[slot].holds && slot != cluster_map_round_state(kv_worker_stage(worker));
+}
+
+void kv_worker_note_rate(kv_worker *worker, uint32_t table, float rate) {
+    kv_worker_rate *rates = worker->rates;
+    size_t at = binary_search_first(&table, rates, worker->rate_count, sizeof *rates, binary_search_u32);
+    if (at == worker->rate_count || rates[at].table != table) {
+        xgrow(&worker->rates, &worker->rate_room, worker->rate_count + 1, sizeof *rates);
+        rates = worker->rates;
+        memmove(rates + at + 1, rates + at, (worker->rate_count++ - at) * sizeof *rates);
+    }
+    rates[at] = (kv_worker_rate){table, rate};
+}
+
+/* Adds them to the contribution of each slot with values. A repetition after MR_NOMEM adds some twice, which changes
+ * nothing. */
+static mr_status say_rates(kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count && worker->rate_count != 0; i++) {
+        if (!takes_values(worker, i)) continue;
+        push_batch *batch = slot_queue_gather(&worker->queues[i], 0);
+        for (size_t k = 0; k < worker->rate_count; k++)
+            MR_TRY(payload_add_rate(&batch->payload, worker->rates[k].table, worker->rates[k].rate));
+    }
+    return MR_OK;
+}
+
 /* ---- Steps that leave the rank out. */
 
 mr_status kv_worker_skip(kv_worker *worker) {
@@ -566,11 +598,6 @@ mr_status kv_worker_skip(kv_worker *worker) {
 
 bool kv_worker_skips(const kv_worker *worker) { return worker->skips; }
 uint64_t kv_worker_skipped(const kv_worker *worker) { return worker->skipped; }
-
-/* Whether the slot gets values of this worker in rounds; a contribution to the round state is empty. */
-static bool takes_values(const kv_worker *worker, uint32_t slot) {
-    return worker->queues[slot].holds && slot != cluster_map_round_state(kv_worker_stage(worker));
-}
 
 /* Replaces the contributions with values: all of them, or none without memory. */
 static mr_status leave_out(kv_worker *worker) {
@@ -595,11 +622,10 @@ static mr_status leave_out(kv_worker *worker) {
 mr_status kv_worker_end(kv_worker *worker) {
     if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     uint64_t step = worker->session.step + 1;
-    if (worker->skips) MR_TRY(leave_out(worker));
+    MR_TRY(worker->skips ? leave_out(worker) : say_rates(worker));
     if (worker->skips) feedback_undo_revert(&worker->encoder.undo, worker->encoder.file);
-    feedback_undo_clear(&worker->encoder.undo);
     worker->skipped += worker->skips;
-    worker->skips = false;
+    kv_worker_forget_step(worker);
     feedback_file_end(worker->encoder.file, step); /* before the end is sent to any slot */
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         slot_queue *queue = &worker->queues[i];

@@ -67,6 +67,8 @@ MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open
 /* Leaves the rank out of the round of the open step: at its end its pushes to tables with rounds are dropped. MR_STALE:
  * no step is open. */
 MR_MUST mr_status kv_worker_skip(kv_worker *worker);
+/* Notes the learning rate of a push of the round; the last one of a table counts. */
+void kv_worker_note_rate(kv_worker *worker, uint32_t table, float rate);
 bool kv_worker_skips(const kv_worker *worker);       /* whether the rank is left out of the open step */
 uint64_t kv_worker_skipped(const kv_worker *worker); /* steps, and pushes outside rounds, that were left out */
 

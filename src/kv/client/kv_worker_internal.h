@@ -14,6 +14,11 @@
 /* entries of `pulled`, a power of two; bytes of cached key lists */
 enum { KV_WORKER_NAMES = 1024, KV_WORKER_LISTS = 64 << 20 };
 
+typedef struct kv_worker_rate { /* a learning rate of the open step */
+    uint32_t table;
+    float rate;
+} kv_worker_rate;
+
 struct kv_worker {
     kv_process *process;
     uint64_t incarnation;
@@ -42,7 +47,11 @@ struct kv_worker {
     data_client *client; /* owned; NULL: the program uses no dataset */
     /* at the end of the last step; while unchanged, its messages were delivered at most once */
     uint64_t ended_map, ended_breaks;
-    bool skips;       /* the rank is left out of the round of the open step */
+    bool skips; /* the rank is left out of the round of the open step */
+    /* learning rates that were given with pushes of the round, by table; owned. They are sent at the end of the step to
+     * every slot, so that all slots use those of the same rank, whichever keys it pushed */
+    kv_worker_rate *rates;
+    size_t rate_count, rate_room;
     uint64_t skipped; /* as of kv_worker_skipped */
     uint32_t *drops;  /* owned: ids of dropped tables, to be sent to the slots */
     uint32_t drop_count;
@@ -71,6 +80,7 @@ void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_s
 /* First step behind every step in which a slot without rounds has a push of this rank. */
 uint64_t kv_worker_fresh_step(const kv_worker *worker);
 void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one ended without the rank */
+void kv_worker_forget_step(kv_worker *worker);            /* forgets what is noted of the pushes of the open step */
 /* Begins the wanted step as soon as possible, and asks for the owed rounds one after the other. */
 void kv_worker_go_on(kv_worker *worker);
 void kv_worker_on_ready(void *context); /* these are the rank_host callbacks of rank.h */

@@ -11,10 +11,15 @@ static void note_loss(kv_worker *worker, const cluster_map *map) {
     if (map->lost && map->generation != worker->session.told) worker->session.lost = true;
 }
 
+void kv_worker_forget_step(kv_worker *worker) {
+    worker->skips = false;
+    worker->rate_count = 0;
+    feedback_undo_clear(&worker->encoder.undo);
+}
+
 void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to) {
     if (to != KV_SESSION_REPLACED) note_loss(worker, map);
-    worker->skips = false;
-    feedback_undo_clear(&worker->encoder.undo);
+    kv_worker_forget_step(worker);
     kv_worker_fail_all(worker, MR_STALE);
     kv_session_interrupt(&worker->session, to);
 }
@@ -157,8 +162,7 @@ void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version) {
     session->jumped = true;
     if (version > session->round) session->round = version;
     if (!session->joins) return;
-    worker->skips = false;
-    feedback_undo_clear(&worker->encoder.undo);
+    kv_worker_forget_step(worker);
     kv_worker_fail_all(worker, MR_STALE);
     kv_worker_skip_to(worker, version);
     kv_session_close_step(session);

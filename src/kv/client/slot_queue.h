@@ -39,7 +39,9 @@ typedef struct slot_queue_run {
     uint32_t table;
     payload_op op;
     mr_dtype dtype; /* of the values */
-    uint64_t last;  /* last key */
+    bool rated;     /* the pushes have the learning rate `rate` */
+    float rate;
+    uint64_t last; /* last key */
 } slot_queue_run;
 
 typedef struct push_batch {

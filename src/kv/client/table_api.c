@@ -1,4 +1,5 @@
 /* table_api.c — tables and requests (miniray/ps.h): handles of a connection. Tested by tests/ps_bounds_test.c. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,6 +328,31 @@ static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark)
     return error_set(MR_INVALID, "the version belongs to another table than '%s'", table->table.table.name);
 }
 
+/* Rejects a learning rate that would have no effect. */
+static mr_status check_rate(const mr_ps_table *table, const kv_request *request, const mr_ps_request_options *options) {
+    const char *name = table->table.table.name, *optimizer = table->table.table.schema.optimizer;
+    const optim_ops *ops;
+    char users[128];
+    if (options->rate == 0) return MR_OK;
+    if (!isfinite(options->rate))
+        return error_set(MR_INVALID, "a push to table '%s' with rate = %g: a learning rate is a finite number", name,
+                         (double)options->rate);
+    if (!request->pushes)
+        return error_set(MR_INVALID, "a pull from table '%s' with rate = %g: only pushes have a learning rate", name,
+                         (double)options->rate);
+    if (options->set != 0)
+        return error_set(MR_INVALID,
+                         "a push to table '%s' with rate = %g and set: it assigns values without a learning rate", name,
+                         (double)options->rate);
+    if (strncmp(optimizer, TABLE_SCHEMA_OWN, strlen(TABLE_SCHEMA_OWN)) == 0) return MR_OK;
+    MR_TRY(optim_find(optimizer, &ops));
+    if ((ops->uses & OPTIM_HAS_RATE) != 0) return MR_OK;
+    optim_users(OPTIM_HAS_RATE, users, sizeof users);
+    return error_set(MR_INVALID,
+                     "a push to table '%s' with rate = %g: its optimizer '%s' has no learning rate; these have: %s",
+                     name, (double)options->rate, optimizer, users);
+}
+
 static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_request,
                          const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     static const mr_ps_request_options plain = MR_INIT(mr_ps_request_options);
@@ -335,6 +361,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_r
     if (options == NULL) options = &plain;
     OPTION_STRUCT_READ(mr_ps_request_options, priority, options, copy);
     MR_TRY(check_mark(table, options->version));
+    MR_TRY(check_rate(table, kv_request, options));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
     kv_request->table = &table->table;
@@ -342,6 +369,8 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_r
     kv_request->priority = options->priority;
     kv_request->set = options->set != 0;
     kv_request->skip_nonfinite = options->skip_nonfinite != 0;
+    kv_request->rated = options->rate != 0;
+    kv_request->rate = options->rate < 0 ? 0 : options->rate;
     kv_request->mark = options->version;
     kv_request->done = options->done;
     kv_request->context = options->context;

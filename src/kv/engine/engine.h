@@ -8,7 +8,8 @@
  * length) changes only the count of refused sections; the other sections of its payload are applied. A schema never
  * changes after its first definition; a dropped id is recorded and never reused.
  *
- *   add    one update by the table's optimizer, with the learning rate of the push's moment. The gradient of a round
+ *   add    one update by the table's optimizer, with the learning rate that was pushed with it (RATE), or else that of
+ *          the schedule at the push's moment. The gradient of a round
  *          (PAYLOAD_ROUND) is the sum, divided by the number of its members if the table averages, and scaled if it is
  *          longer than clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm
  *          is not finite, the whole update is skipped. Tables that need such norms are created only where there are
@@ -50,7 +51,11 @@ typedef struct engine_host { /* borrowed by every engine of a server */
     size_t optimizer_count;
     /* imported memory, for the replica that prepares a push (settle); NULL: none */
     const remote_values_map_view *map_view;
-    bool lit;           /* the next apply may read remote values in place */
+    bool lit; /* the next apply may read remote values in place */
+    /* The ranks of a round gave different learning rates for a table: the lowest rank's, which applies, and another
+     * one. May be called again for the same round. NULL: not called */
+    void (*on_rates)(void *context, uint32_t table, float applies, float other);
+    void *context;      /* of on_rates */
     shm_export *export; /* memory of blocks that other processes may read; NULL: not exported */
     uint64_t process;   /* number of the exporting process */
 } engine_host;

@@ -90,7 +90,8 @@ static void update(const engine_push *push, engine_block *block, stretch stretch
         .from = (const float *)(const void *)stretch.from, .to = (float *)(void *)stretch.to, .gradient = gradient};
     for (uint32_t k = 0; k < table->optim.ops->states; k++)
         arrays.state[k] = dense_table_state(block->table, k) + push->section->place.first;
-    optim_moment moment = optim_at(&table->optim, ++block->updates, engine_rate(table, push->moment), push->scale);
+    float rate = engine_rate(table, push->section, push->moment);
+    optim_moment moment = optim_at(&table->optim, ++block->updates, rate, push->scale);
     moment.trust = engine_trust(table, push->section->place.array, &push->engine->norms);
     optim_apply(&table->optim, &moment, &arrays, push->section->count);
 }

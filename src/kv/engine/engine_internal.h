@@ -105,7 +105,8 @@ engine_table *engine_table_find(const engine *engine, uint32_t id, bool kept);
 bool engine_was_dropped(const engine *engine, uint32_t id, bool kept);
 void engine_insert(engine *engine, engine_table *table); /* of an unknown id; the table is moved */
 void engine_forget(engine *engine, uint32_t id);         /* records the id as dropped */
-float engine_rate(engine_table *table, uint64_t moment);
+/* Learning rate of a push: that of the section, or the schedule's. */
+float engine_rate(engine_table *table, const payload_section *section, uint64_t moment);
 payload_look engine_table_look(const engine_table *table);
 
 /* ---- Pushes. False: the section does not fit, and nothing has changed. */

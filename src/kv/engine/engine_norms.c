@@ -47,8 +47,8 @@ static double section_squares(const engine_table *table, const payload_section *
 static void measure_with(survey *survey, engine_table *table, dense_table *dense_table, uint64_t updates,
                          const payload_section *section, const float *gradient) {
     engine_scale scale = engine_scale_of(table, survey->members, survey->known);
-    optim_moment moment =
-        optim_at(&table->optim, updates + 1, engine_rate(table, survey->moment), scale.none ? 0 : scale.factor);
+    float rate = engine_rate(table, section, survey->moment);
+    optim_moment moment = optim_at(&table->optim, updates + 1, rate, scale.none ? 0 : scale.factor);
     size_t first = section->place.first;
     optim_arrays arrays = {.from = (const float *)dense_table_values(dense_table) + first, .gradient = gradient};
     for (uint32_t k = 0; k < table->optim.ops->states; k++) arrays.state[k] = dense_table_state(dense_table, k) + first;

@@ -47,7 +47,7 @@ static void change(const engine_push *push, const uint64_t *keys, size_t count, 
     uint32_t dim = table->schema.dim;
     size_t bytes = dim * engine_item(table);
     void **rows = push->engine->rows;
-    float rate = push->sets ? 0 : engine_rate(table, push->moment);
+    float rate = push->sets ? 0 : engine_rate(table, push->section, push->moment);
     for (size_t at = 0; at < count; at += ENGINE_CHUNK, values += ENGINE_CHUNK * bytes) {
         size_t size = chunk(count - at);
         touch(push, keys + at, size);

@@ -105,7 +105,8 @@ void engine_forget(engine *engine, uint32_t id) {
 
 /* ---- Properties of a table. */
 
-float engine_rate(engine_table *table, uint64_t moment) {
+float engine_rate(engine_table *table, const payload_section *section, uint64_t moment) {
+    if (section->rated) return section->rate;
     if (table->rate_of != moment || moment == 0) {
         /* the schedule counts steps from 0 */
         table->rate = lr_schedule_rate(&table->schema.schedule, moment == 0 ? 0 : moment - 1);

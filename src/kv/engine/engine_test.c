@@ -111,6 +111,80 @@ static void rates_follow_the_moment(void **state) {
     engine_ops.destroy(engine);
 }
 
+/* A rate that was pushed replaces that of the schedule for one section. */
+static void a_push_may_have_a_rate(void **state) {
+    static const uint64_t keys[] = {1, 2};
+    for (int keeps = 0; keeps < 2; keeps++) {
+        void *engine = engine_fixture_new(keeps != 0);
+        payload_writer writer = {0};
+        engine_fixture_define(engine, (definition_options){.optimizer = "sgd", .rate = 1, .schedule = "step:10:0.5"});
+        payload_rate(&writer, 1, 4);
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 1, (const float[]){1}, 1);
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys + 1, 1, (const float[]){1}, 1);
+        engine_fixture_apply(engine, &writer, 11);
+        assert_true(engine_fixture_row(engine, 1, false) == -4 && engine_fixture_row(engine, 2, false) == -0.5f);
+        payload_rate(&writer, 2, 4); /* of another table */
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 1, (const float[]){1}, 1);
+        payload_rate(&writer, 1, 0);
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys + 1, 1, (const float[]){1}, 1);
+        engine_fixture_apply(engine, &writer, 11);
+        assert_true(engine_fixture_row(engine, 1, false) == -4.5f && engine_fixture_row(engine, 2, false) == -0.5f);
+        payload_rate(&writer, 1, 9); /* a rate alone changes nothing */
+        engine_fixture_apply(engine, &writer, 12);
+        engine_fixture_push(engine, 1, 1, 12);
+        assert_true(engine_fixture_row(engine, 1, false) == -5);
+        assert_int_equal(engine_fixture_look(engine).refused, 0);
+        engine_ops.destroy(engine);
+    }
+}
+
+/* Compresses the last section, if the machine has lz4. */
+static bool press(payload_writer *writer) {
+    compressor *compressor;
+    if (compressor_open(COMPRESSOR_LZ4, &compressor) != MR_OK) return false;
+    assert_int_equal(payload_press(writer, compressor), MR_OK);
+    compressor_close(compressor);
+    return true;
+}
+
+static void note_rate(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
+    for (size_t i = 0; i < count; i++) arrays->to[i] = moment->rate;
+}
+
+/* All kinds of sections: blocks, encoded and compressed rows, runs, and an optimizer of one's own. */
+static void every_push_may_have_a_rate(void **state) {
+    static const optim_ops mine = {.name = "mine", .apply = note_rate};
+    static const optim_ops *const list[] = {&mine};
+    static const uint64_t keys[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float values[8 * 16];
+    engine_host host = {.optimizers = list, .optimizer_count = 1};
+    void *engine = engine_ops.create(&host, 0, false);
+    payload_writer writer = {0};
+    payload_room room;
+    engine_fixture_define(engine, (definition_options){.optimizer = "own:mine", .dim = 16, .codec = "lz4"});
+    payload_define(&writer,
+                   (definition_options){.id = 2, .kind = TABLE_SCHEMA_DENSE, .block = 4, .optimizer = "own:mine"});
+    payload_rate(&writer, 2, 3);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 2, (payload_place){0, 0, 4, 1}, values, 2);
+    payload_rate(&writer, 1, 5);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 8, values, 16);
+    bool pressed = press(&writer);
+    payload_rate(&writer, 1, 6);
+    const payload_head run = {.table = 1, .op = PAYLOAD_ADD_ROWS, .flags = PAYLOAD_RUN, .dtype = MR_F32, .count = 2};
+    assert_int_equal(payload_add(&writer, run, 2 * 16 * sizeof(float), &room), MR_OK);
+    *room.keys = 20;
+    memset(room.values, 0, 2 * 16 * sizeof(float));
+    engine_fixture_apply(engine, &writer, 1);
+    assert_true(engine_fixture_row(engine, 21, false) == 6);
+    if (pressed) assert_true(engine_fixture_row(engine, 8, false) == 5);
+    payload_get_block(&writer, 2, (payload_place){0, 0, 4, 0}, 4);
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_BLOCK);
+    assert_memory_equal(section.values.data, ((const float[]){0, 3, 3, 0}), 16);
+    engine_fixture_end(&answers);
+    engine_ops.destroy(engine);
+}
+
 static void rounds_are_averaged(void **state) {
     for (int average = 0; average < 2; average++) {
         void *engine = engine_fixture_new(false), *sum = engine_ops.sum_begin(engine);
@@ -129,15 +203,6 @@ static void rounds_are_averaged(void **state) {
         assert_true(engine_fixture_row(engine, 1, false) == (average ? 6 : 24));
         engine_ops.destroy(engine);
     }
-}
-
-/* Compresses the last section, if the machine has lz4. */
-static bool press(payload_writer *writer) {
-    compressor *compressor;
-    if (compressor_open(COMPRESSOR_LZ4, &compressor) != MR_OK) return false;
-    assert_int_equal(payload_press(writer, compressor), MR_OK);
-    compressor_close(compressor);
-    return true;
 }
 
 static void codecs_are_decoded(void **state) {
@@ -256,6 +321,8 @@ int main(void) {
         cmocka_unit_test(the_first_schema_stays),
         cmocka_unit_test(values_that_have_not_changed_are_not_sent),
         cmocka_unit_test(rates_follow_the_moment),
+        cmocka_unit_test(a_push_may_have_a_rate),
+        cmocka_unit_test(every_push_may_have_a_rate),
         cmocka_unit_test(rounds_are_averaged),
         cmocka_unit_test(codecs_are_decoded),
         cmocka_unit_test(only_the_compression_of_the_table_is_decoded),

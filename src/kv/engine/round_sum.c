@@ -30,10 +30,14 @@ typedef struct table {
     round_sum_keys added, set, erased;
     stretches added_blocks, set_blocks;
     bool dropped;
+    bool rated;       /* a rank gave a learning rate: */
+    float rate;       /* that of the first such rank */
+    uint32_t rate_of; /* its contribution, counted from 1 */
 } table;
 
 typedef struct round_sum {
-    const engine *engine; /* borrowed: the tables of the slot */
+    const engine *engine;   /* borrowed: the tables of the slot */
+    uint32_t contributions; /* with those of ranks that are left out */
     uint32_t members;
     bool any;
     table *tables; /* owned, by id */
@@ -197,7 +201,22 @@ static void define(table *table, span schema) {
     if (schema.size > 0) memcpy(table->schema, schema.data, schema.size);
 }
 
+/* Of a rank the last rate counts, of the ranks the lowest one's. A rate alone is no update. */
+static void take_rate(round_sum *sum, const payload_section *section) {
+    const engine_host *host = sum->engine->host;
+    if (!section->rated) return;
+    table *table = reach(sum, section->table);
+    if (!table->rated || table->rate_of == sum->contributions) {
+        table->rated = true;
+        table->rate = section->rate;
+        table->rate_of = sum->contributions;
+    } else if (table->rate != section->rate && host != NULL && host->on_rates != NULL) {
+        host->on_rates(host->context, table->id, table->rate, section->rate);
+    }
+}
+
 static void take(round_sum *sum, const payload_section *section) {
+    if (section->op == PAYLOAD_RATE) take_rate(sum, section);
     bool pushes = payload_is_push(section->op), erases = section->op == PAYLOAD_ERASE;
     if (!pushes && !erases && section->op != PAYLOAD_DEFINE && section->op != PAYLOAD_DROP) return;
     table *table = reach(sum, section->table);
@@ -242,6 +261,7 @@ void round_sum_add(void *sum, span payload) {
     section_decoder_must(payload_align(payload, &scratch, &bytes));
     bool good = bytes.size > 0 && payload_check(bytes) == MR_OK;
     bool skips = good && is_skip(bytes);
+    round_sum->contributions++;
     round_sum->members += !skips;
     if (good) {
         payload_reader reader = payload_open(bytes);
@@ -280,13 +300,22 @@ static key_run cut_run(const round_sum_keys *keys, size_t at, size_t item) {
     return run;
 }
 
+/* Visits a section of a table, with its RATE before it. */
+static void visit_one(const table *table, payload_head head, size_t value_bytes, const void *what, visit_fn *visit,
+                      void *context) {
+    head.table = table->id;
+    if (table->rated && payload_is_add(head.op))
+        visit(context, (payload_head){.table = table->id, .op = PAYLOAD_RATE}, sizeof table->rate, table);
+    visit(context, head, value_bytes, what);
+}
+
 static void visit_keys(const table *table, payload_op op, const round_sum_keys *keys, visit_fn *visit, void *context) {
     size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
     mr_dtype dtype = op == PAYLOAD_ERASE ? 0 : table->counters ? MR_I64 : MR_F32;
     for (size_t at = 0; at < keys->count;) {
         key_run run = cut_run(keys, at, item);
-        payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = (uint32_t)run.count};
-        visit(context, head, run.items * item, &run);
+        payload_head head = {.op = op, .dtype = dtype, .count = (uint32_t)run.count};
+        visit_one(table, head, run.items * item, &run, visit, context);
         at += run.count;
     }
 }
@@ -294,8 +323,8 @@ static void visit_keys(const table *table, payload_op op, const round_sum_keys *
 static void visit_blocks(const table *table, payload_op op, const stretches *all, visit_fn *visit, void *context) {
     mr_dtype dtype = table->counters ? MR_I64 : MR_F32;
     for (size_t i = 0; i < all->count; i++) {
-        payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = all->list[i].count};
-        visit(context, head, head.count * mr_dtype_size(dtype), &all->list[i]);
+        payload_head head = {.op = op, .dtype = dtype, .count = all->list[i].count};
+        visit_one(table, head, head.count * mr_dtype_size(dtype), &all->list[i], visit, context);
     }
 }
 
@@ -349,6 +378,8 @@ static void write_section(void *context, payload_head head, size_t value_bytes, 
     payload_lay_out(*at, head, value_bytes, &room);
     if (head.op == PAYLOAD_DEFINE)
         memcpy(room.values, ((const table *)what)->schema, value_bytes);
+    else if (head.op == PAYLOAD_RATE)
+        memcpy(room.values, &((const table *)what)->rate, value_bytes);
     else if (room.keys != NULL)
         gather(what, head.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float), &room);
     else if (room.place != NULL) {

@@ -6,7 +6,8 @@
  *   ERASE     the keys that any rank erased
  *   SET_…     assigned values: of each key, and of each stretch of a block, those of the last rank
  *   ADD_…     the sums: of each key, ascending; of each block one stretch, from the first to the last item that any
- *             rank pushed, with 0 for items that no rank pushed
+ *             rank pushed, with 0 for items that no rank pushed. With a RATE before each section if a rank gave a
+ *             learning rate: that of the lowest rank that did, and was not left out
  *   DROP      if any rank dropped the table
  *
  * So a round erases, assigns, and then makes one update with the sum of all contributions. Contributions are added one

@@ -141,6 +141,69 @@ static void a_rank_may_be_left_out(void **state) {
     round_sum_end(sum);
 }
 
+typedef struct rates { /* calls of on_rates */
+    int count;
+    uint32_t table;
+    float applies, other;
+} rates;
+
+static void on_rates(void *context, uint32_t table, float applies, float other) {
+    rates *rates = context;
+    *rates = (struct rates){rates->count + 1, table, applies, other};
+}
+
+/* Contributions come in the order of ranks. A RATE may be anywhere in a contribution. */
+static void the_lowest_rank_gives_the_rate(void **state) {
+    static const uint64_t keys[] = {1, 2};
+    rates rates = {0};
+    engine_host host = {.on_rates = on_rates, .context = &rates};
+    engine engine = {.host = &host};
+    void *sum = round_sum_begin(&engine);
+    payload_writer writer = {0};
+    payload_rate(&writer, 1, 7); /* this rank is left out */
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 2, (const float[]){1, 2}, 1);
+    payload_plain(&writer, PAYLOAD_SKIP, 0);
+    give(sum, &writer);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 2, (const float[]){1, 2}, 1); /* gives none */
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 2, (payload_place){0, 5, 10, 6}, (const float[]){1, 2}, 2);
+    give(sum, &writer);
+    payload_rate(&writer, 1, 4);
+    payload_rate(&writer, 3, 8); /* a table without pushes */
+    payload_rate(&writer, 1, 0.5f);
+    give(sum, &writer);
+    assert_int_equal(rates.count, 0); /* one rank changed its mind */
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 2, (const float[]){1, 2}, 1);
+    payload_rows(&writer, PAYLOAD_SET_ROWS, 1, keys, 1, (const float[]){3}, 1);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 2, (payload_place){1, 0, 10, 6}, (const float[]){1, 2}, 2);
+    payload_rate(&writer, 1, 0.5f);
+    payload_rate(&writer, 2, 0);
+    give(sum, &writer);
+    assert_int_equal(rates.count, 0);
+    payload_rate(&writer, 1, 2);
+    give(sum, &writer);
+    assert_true(rates.count == 1 && rates.table == 1 && rates.applies == 0.5f && rates.other == 2);
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    assert_int_equal(next(&reader, PAYLOAD_ROUND).count, 4);
+    (void)next(&reader, PAYLOAD_SET_ROWS);
+    (void)next(&reader, PAYLOAD_RATE);
+    payload_section section = next(&reader, PAYLOAD_ADD_ROWS);
+    assert_true(section.rated && section.rate == 0.5f && floats(&section)[0] == 2);
+    for (int i = 0; i < 2; i++) {
+        (void)next(&reader, PAYLOAD_RATE);
+        section = next(&reader, PAYLOAD_ADD_BLOCK);
+        assert_true(section.rated && section.rate == 0);
+    }
+    assert_end(&reader, bytes);
+    sum = round_sum_begin(&no_tables);
+    payload_rate(&writer, 1, 2); /* rates alone are no update */
+    give(sum, &writer);
+    payload_rate(&writer, 1, 3); /* and no host is informed */
+    give(sum, &writer);
+    assert_int_equal(round_sum_size(sum), 0);
+    round_sum_end(sum);
+}
+
 static void stretches_of_a_block_are_one(void **state) {
     void *sum = round_sum_begin(&no_tables);
     payload_writer writer = {0};
@@ -289,6 +352,7 @@ int main(void) {
         cmocka_unit_test(rows_are_added_in_the_order_of_ranks),
         cmocka_unit_test(a_round_is_in_order),
         cmocka_unit_test(a_rank_may_be_left_out),
+        cmocka_unit_test(the_lowest_rank_gives_the_rate),
         cmocka_unit_test(stretches_of_a_block_are_one),
         cmocka_unit_test(values_of_another_shape_are_left_out),
         cmocka_unit_test(vectors_become_as_long_as_the_longest),

@@ -1,6 +1,7 @@
 /* payload.c — see payload.h. */
 #include "kv/payload/payload.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -34,6 +35,7 @@ static const uint8_t shapes[PAYLOAD_OPS] = {
     [PAYLOAD_SAME] = VERSION,
     [PAYLOAD_NONE] = VERSION,
     [PAYLOAD_SKIP] = 0,
+    [PAYLOAD_RATE] = OTHER,
 };
 
 static size_t padded(size_t size) { return (size + PAYLOAD_ALIGN - 1) & -(size_t)PAYLOAD_ALIGN; }
@@ -131,6 +133,13 @@ static bool read_afar(payload_section *s) {
     return s->afar.offset % mr_dtype_size(s->dtype) == 0;
 }
 
+static bool read_rate(payload_section *s) {
+    if (s->values.size != sizeof s->rate) return false;
+    memcpy(&s->rate, s->values.data, sizeof s->rate);
+    s->rated = true;
+    return isfinite(s->rate) && s->rate >= 0;
+}
+
 /* Splits a decompressed body into its parts. Op and flags are separate parameters, so that the code is specialized for
  * callers that pass constants. */
 static inline __attribute__((always_inline)) bool read_known(payload_section *s, span body, payload_op op,
@@ -155,7 +164,7 @@ static inline __attribute__((always_inline)) bool read_known(payload_section *s,
     if ((shape & PLACE) != 0 && !place_fits(s)) return false;
     if ((flags & PAYLOAD_AFAR) != 0) return read_afar(s);
     if ((shape & (VALUES | OTHER)) == 0) return s->values.size == 0;
-    if ((shape & OTHER) != 0) return true;
+    if ((shape & OTHER) != 0) return op != PAYLOAD_RATE || read_rate(s);
     uint32_t shift = item_shift(s->dtype);
     return shift <= 3 && ((flags & PAYLOAD_CODED) != 0 || values_fit(s, op, shift));
 }
@@ -183,6 +192,16 @@ typedef struct head { /* as encoded */
 
 _Static_assert(sizeof(head) == PAYLOAD_HEAD, "a head has no gaps");
 
+/* Notes the rate of a RATE section, and gives it to the section behind. */
+static void hand_rate(payload_reader *reader, payload_section *s) {
+    bool takes = reader->rated && payload_is_add(s->op) && s->table == reader->rate_table;
+    if (takes) s->rate = reader->rate;
+    s->rated |= takes;
+    reader->rated = s->op == PAYLOAD_RATE && s->rated;
+    reader->rate_table = s->table;
+    reader->rate = s->rate;
+}
+
 /* Writes the section in its destination: small writes followed by a large copy would be slow. */
 bool payload_next(payload_reader *reader, payload_section *out) {
     head head;
@@ -199,7 +218,9 @@ bool payload_next(payload_reader *reader, payload_section *out) {
                              .dtype = (mr_dtype)head.dtype,
                              .count = head.count,
                              .body = {body, head.size}};
-    if ((head.flags & PAYLOAD_PRESSED) != 0 || read_body(out, out->body)) return true;
+    if ((head.flags & PAYLOAD_PRESSED) == 0 && !read_body(out, out->body)) goto fail;
+    if (reader->rated || head.op == PAYLOAD_RATE) hand_rate(reader, out);
+    return true;
 
 fail:
     reader->failed = true;
@@ -334,6 +355,13 @@ mr_status payload_add(payload_writer *writer, payload_head head, size_t value_by
     payload_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
     writer->last = writer->size;
     writer->size += whole;
+    return MR_OK;
+}
+
+mr_status payload_add_rate(payload_writer *writer, uint32_t table, float rate) {
+    payload_room room;
+    MR_TRY(payload_add(writer, (payload_head){.table = table, .op = PAYLOAD_RATE}, sizeof rate, &room));
+    memcpy(room.values, &rate, sizeof rate);
     return MR_OK;
 }
 

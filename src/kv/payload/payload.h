@@ -31,6 +31,7 @@
  *   SAME                      0                   version
  *   NONE                      a payload_reason    version
  *   SKIP                      0                   (of a contribution to a round: the rank is left out of the round)
+ *   RATE                      0                   rate
  *
  * Keys are 8 bytes, ascending, all different. A place is 16: array, number of the block, items of that block, first
  * item of the stretch. A version is 8 bytes and counts the changes of the table in this slot, from 1. A query has the
@@ -50,6 +51,10 @@
  * With PAYLOAD_LISTED, of GET_ROWS and GET_VECTORS, the receiver may cache the keys by their hash (key_list_cache.h);
  * with PAYLOAD_KNOWN the section has only their hash, 16 bytes, and the answer is NONE, FORGOTTEN, if they are not
  * cached.
+ *
+ * A rate is a learning rate, 4 bytes: an fp32 number, finite and not negative. It replaces that of the table's schedule
+ * for the next section, if that is an ADD of the same table. In a contribution to a round it is this rank's rate for all
+ * ADD sections of the table, wherever it is; the last one counts.
  *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,
  * and for ADD_… and SET_…, whose answer is the values of their keys; but not with PAYLOAD_MUTE. NONE has the reason why
@@ -100,6 +105,7 @@ typedef enum payload_op {
     PAYLOAD_SAME,
     PAYLOAD_NONE,
     PAYLOAD_SKIP,
+    PAYLOAD_RATE,
     PAYLOAD_OPS
 } payload_op;
 
@@ -161,11 +167,16 @@ typedef struct payload_section {
     uint64_t first, last; /* of a range or a run; or the halves of the hash of the keys */
     span values;          /* the rest of the body: values or what replaces them, a schema, statistics */
     payload_afar afar;    /* of a section with remote values */
+    bool rated;           /* RATE, and an ADD section that follows one: `rate` is valid */
+    float rate;
 } payload_section;
 
 typedef struct payload_reader {
     reader in;
     bool failed;
+    bool rated; /* the last section was a RATE: */
+    uint32_t rate_table;
+    float rate;
 } payload_reader;
 
 payload_reader payload_open(span bytes); /* `bytes` are aligned to PAYLOAD_ALIGN */
@@ -200,6 +211,7 @@ static inline bool payload_is_set(payload_op op) {
 }
 /* The ADD operation of the same kind; each SET follows its ADD. */
 static inline payload_op payload_add_of(payload_op op) { return payload_is_set(op) ? op - 1 : op; }
+static inline bool payload_is_add(payload_op op) { return payload_is_push(op) && !payload_is_set(op); }
 static inline bool payload_is_query(payload_op op) { return op >= PAYLOAD_GET_ROWS && op <= PAYLOAD_GET_LOOK; }
 static inline bool payload_asks(const payload_section *section) { /* whether the section has an answer */
     return (payload_is_push(section->op) || payload_is_query(section->op)) && (section->flags & PAYLOAD_MUTE) == 0;
@@ -259,6 +271,8 @@ MR_MUST mr_status payload_add_front(payload_writer *writer, payload_head head, s
 size_t payload_section_size(payload_op op, uint32_t count, size_t value_bytes); /* with head and padding */
 /* Same as payload_add, in aligned memory of that size. */
 void payload_lay_out(void *memory, payload_head head, size_t value_bytes, payload_room *out);
+/* Adds a RATE. */
+MR_MUST mr_status payload_add_rate(payload_writer *writer, uint32_t table, float rate);
 MR_MUST mr_status payload_reserve(payload_writer *writer, size_t more); /* reserves so many bytes for sections */
 
 /* Removes the last `unused` bytes of the values of the last section. */

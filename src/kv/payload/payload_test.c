@@ -1,6 +1,7 @@
 /* payload_test.c — sections are read as they were written, in place; malformed sections are rejected. */
 #include "kv/payload/payload.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -474,8 +475,62 @@ static void folded_keys_are_read(void **state) {
     }
 }
 
+/* A rate is that of the next section, if that adds to the same table. */
+static void a_rate_is_of_the_next_section(void **state) {
+    payload_writer writer = {0};
+    assert_int_equal(payload_add_rate(&writer, 7, 0.5f), MR_OK);
+    write_rows(&writer, 7, 3, 5);
+    write_rows(&writer, 7, 3, 5);
+    assert_int_equal(payload_add_rate(&writer, 7, 0.25f), MR_OK);
+    write_rows(&writer, 8, 3, 5);
+    assert_int_equal(payload_add_rate(&writer, 7, 1), MR_OK);
+    assert_int_equal(payload_add_rate(&writer, 7, 0), MR_OK);
+    write_rows(&writer, 7, 3, 5);
+    assert_int_equal(payload_add_rate(&writer, 7, 1), MR_OK);
+    payload_room room = add(&writer, (payload_head){.table = 7, .op = PAYLOAD_ERASE, .count = 1}, 0);
+    *room.keys = 1;
+    assert_int_equal(payload_check(payload_written(&writer)), MR_OK);
+    payload_reader reader = payload_open(payload_written(&writer));
+    payload_section section = next(&reader);
+    assert_true(section.op == PAYLOAD_RATE && section.table == 7 && section.rated && section.rate == 0.5f);
+    section = next(&reader);
+    assert_true(section.op == PAYLOAD_ADD_ROWS && section.rated && section.rate == 0.5f);
+    section = next(&reader);
+    assert_false(section.rated);
+    (void)next(&reader);
+    section = next(&reader); /* another table */
+    assert_false(section.rated);
+    (void)next(&reader);
+    (void)next(&reader);
+    section = next(&reader);
+    assert_true(section.rated && section.rate == 0);
+    (void)next(&reader);
+    section = next(&reader); /* no push */
+    assert_false(section.rated);
+    assert_end(&reader);
+    payload_fini(&writer);
+}
+
+static void a_rate_is_finite_and_not_negative(void **state) {
+    static const float wrong[] = {-1, -1e-30f, INFINITY, NAN};
+    payload_writer writer = {0};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(payload_add_rate(&writer, 7, wrong[i]), MR_OK);
+        assert_wrong(payload_written(&writer));
+        payload_fini(&writer);
+    }
+    for (uint8_t size = 0; size <= 8; size++) { /* 4 bytes */
+        assert_int_equal(payload_add_rate(&writer, 7, 1), MR_OK);
+        shared_bytes_room(writer.bytes)[12] = size;
+        if (size != 4) assert_wrong(span_of(payload_written(&writer).data, PAYLOAD_HEAD + (size == 0 ? 0 : 8)));
+        payload_fini(&writer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rate_is_of_the_next_section),
+        cmocka_unit_test(a_rate_is_finite_and_not_negative),
         cmocka_unit_test(folded_keys_are_read),
         cmocka_unit_test(pushes_come_out_as_they_were_written),
         cmocka_unit_test(queries_and_answers_have_versions),

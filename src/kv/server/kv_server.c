@@ -6,6 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
 #include "kv/codec/compress.h"
 #include "kv/control/drain.h"
 #include "kv/engine/memory_budget.h"
@@ -18,6 +20,7 @@ struct kv_server {
     remote_values_map_view map_view;
     drain drain;
     uint32_t compressors; /* compressor_available */
+    map rates;            /* ids of tables for which the warning about learning rates was given */
     bool deposed;         /* another process has this number now */
     char *rejected;       /* owned: why the scheduler does not admit this server; NULL: it does */
 };
@@ -25,6 +28,15 @@ struct kv_server {
 static const shm_import *see(void *context, uint64_t process) {
     kv_server *self = context;
     return van_map_view(kv_process_van(self->process), process);
+}
+
+/* Warns once for each table. */
+static void on_rates(void *context, uint32_t table, float applies, float other) {
+    kv_server *self = context;
+    if (map_put(&self->rates, table, self) != NULL) return;
+    log_warn("table %u: the ranks of a step push with different learning rates, %g and %g; that of the lowest rank, "
+             "%g, applies. Push with the same lr on every rank. This is the only warning about table %u",
+             table, (double)applies, (double)other, (double)applies, table);
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -199,7 +211,11 @@ mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_
     }
     van *van = kv_process_van(server->process);
     server->map_view = (remote_values_map_view){see, server};
-    server->host = (engine_host){.map_view = &server->map_view, .export = van_export(van), .process = van_process(van)};
+    server->host = (engine_host){.map_view = &server->map_view,
+                                 .export = van_export(van),
+                                 .process = van_process(van),
+                                 .on_rates = on_rates,
+                                 .context = server};
     *out = server;
     return MR_OK;
 }
@@ -209,6 +225,7 @@ void kv_server_close(kv_server *server) {
     if (server->server != NULL) slot_server_destroy(server->server);
     server->server = NULL;
     kv_process_close(server->process);
+    map_fini(&server->rates);
     free(server->rejected);
     free(server);
 }

@@ -83,7 +83,7 @@ static mr_status push(mr_model_session *session, uint32_t rank, uint64_t step, b
     const void *const gradients[TENSORS] = {weights, NULL, NULL, &bias};
     for (int i = 0; i < WEIGHTS; i++) weights[i] = gradient_of(rank, step, i);
     bias = finite ? gradient_of(rank, step, 0) : INFINITY;
-    return mr_model_session_push(session, gradients, PATIENCE_US);
+    return mr_model_session_push(session, gradients, NULL, PATIENCE_US);
 }
 
 /* ---- A rank. */
@@ -289,7 +289,7 @@ static void a_model_may_be_in_half_precision(void **state) {
                                PATIENCE_US, &session));
     for (int i = 0; i < 2; i++) {
         must(mr_model_session_begin(session, PATIENCE_US, &step));
-        must(mr_model_session_push(session, gradients, PATIENCE_US));
+        must(mr_model_session_push(session, gradients, NULL, PATIENCE_US));
         must(mr_model_session_begin(session, PATIENCE_US, &step));
         gradient[0] = 0x7f80; /* infinity, in the second push */
     }
@@ -339,7 +339,10 @@ static void a_pull_may_change_the_memory(void **state) {
     must(mr_model_session_skip(session, PATIENCE_US));
     assert_int_equal(mr_model_session_skipped(session), 1);
     expect_version(session, 1);
-    must(push(session, 0, 0, true));
+    /* a push with a learning rate of its own, of which only the bias has a gradient */
+    const float by_bias = 8;
+    const void *const gradients[TENSORS] = {NULL, NULL, NULL, &by_bias};
+    must(mr_model_session_push(session, gradients, &MR_OPTIONS(mr_model_push_options, .rate = 2 * RATE), PATIENCE_US));
     expect_version(session, 2);
     void *const none[TENSORS] = {NULL};
     must(mr_model_session_pull(session, none, PATIENCE_US));
@@ -348,7 +351,7 @@ static void a_pull_may_change_the_memory(void **state) {
     assert_int_equal(mr_model_session_open(world->ps, model.tensors, TENSORS, NULL, PATIENCE_US, &session), MR_EXISTS);
     must(open_session(world->ps, &model, &session)); /* another session of the same rank */
     must(mr_model_session_begin(session, PATIENCE_US, &step));
-    assert_true(model.bias[0] == twin.bias[0] - RATE * gradient_of(0, 0, 0));
+    assert_true(model.bias[0] == twin.bias[0] - 2 * RATE * by_bias);
     mr_model_session_close(session, PATIENCE_US);
 }
 
@@ -427,7 +430,7 @@ static void wrong_arguments_are_refused(void **state) {
     must(open_session(world->ps, &model, &session));
     must(mr_model_session_begin(session, PATIENCE_US, &step));
     const void *const gradients[TENSORS] = {NULL, model.frozen, NULL, NULL};
-    assert_int_equal(mr_model_session_push(session, gradients, PATIENCE_US), MR_INVALID);
+    assert_int_equal(mr_model_session_push(session, gradients, NULL, PATIENCE_US), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "tensor 1 is frozen"));
     must(push(session, 0, step, true)); /* the step is still open */
     mr_model_session_close(session, PATIENCE_US);

@@ -217,7 +217,7 @@ MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call
  *                                                                                   // checkpoint
  *         if (mr_model_session_pull(session, NULL, timeout_us) != MR_OK) continue;  // into the tensors
  *         ...                                                                       // compute gradients
- *         (void)mr_model_session_push(session, gradients, timeout_us);              // ends the step; begin returns
+ *         (void)mr_model_session_push(session, gradients, NULL, timeout_us);        // ends the step; begin returns
  *                                                                                   // its error again
  *     }
  *     mr_model_session_leave(session, timeout_us);                                  // the other ranks continue
@@ -272,12 +272,17 @@ MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, int64
  * to other memory (NULL for a tensor: none; `out` NULL: no change). MR_STALE: no step is open, or as
  * mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session, void *const *out, int64_t timeout_us);
+typedef struct mr_model_push_options {
+    size_t size;
+    float rate; /* learning rate of this push (mr_ps_request_options.rate) [that of the table's schedule] */
+} mr_model_push_options;
+
 /* Pushes a gradient for each tensor, of its dtype and shape, and ends the step; NULL: the tensor has none. A frozen
  * tensor must have none (MR_INVALID). If a gradient has a value that is not finite, nothing of the step is applied: in
  * BSP the other ranks make it without this one (mr_ps_skip). MR_STALE: no step is open, or as
  * mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients,
-                                               int64_t timeout_us);
+                                               const mr_model_push_options *options, int64_t timeout_us);
 /* Ends the step without a gradient of this rank, as such a push does. */
 MR_API MR_MUST mr_status mr_model_session_skip(mr_model_session *session, int64_t timeout_us);
 /* The number of steps of this session that were left out so. */

@@ -231,13 +231,14 @@ static PyObject *pull(PyObject *object, PyObject *args) {
     return leave(self, wait.status) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* push([buffer or None], timeout): the buffers of the gradients are used until a later call has succeeded */
+/* push([buffer or None], learning rate (0: the table's, negative: 0), timeout): the buffers of the gradients are used until a later call has succeeded */
 static PyObject *push(PyObject *object, PyObject *args) {
     py_model_session *self = (py_model_session *)object;
     PyObject *list;
     double timeout_s;
     loan *gradients;
-    if (!PyArg_ParseTuple(args, "Od", &list, &timeout_s) || !enter(self)) return NULL;
+    mr_model_push_options options = MR_INIT(mr_model_push_options);
+    if (!PyArg_ParseTuple(args, "Ofd", &list, &options.rate, &timeout_s) || !enter(self)) return NULL;
     void **addresses = borrow(self, list, PyBUF_SIMPLE, &gradients);
     if (addresses == NULL) {
         self->is_busy = false;
@@ -245,7 +246,7 @@ static PyObject *push(PyObject *object, PyObject *args) {
     }
     const void *const *values = (const void *const *)addresses;
     py_ps_wait wait = py_ps_wait_begin((PyObject *)self->connection, timeout_s);
-    while (py_ps_wait_next(&wait)) wait.status = mr_model_session_push(self->session, values, wait.slice_us);
+    while (py_ps_wait_next(&wait)) wait.status = mr_model_session_push(self->session, values, &options, wait.slice_us);
     PyMem_Free(addresses);
     self->is_busy = false;
     if (wait.status == MR_OK) free_loans(self, gradients);

@@ -113,9 +113,9 @@ static mr_status pull_tensor(mr_model_session *session, size_t i) {
     return status;
 }
 
-static mr_status push_tensor(mr_model_session *session, size_t i, const void *values, bool set) {
+static mr_status push_tensor(mr_model_session *session, size_t i, const void *values, bool set, float rate) {
     const mr_ps_request_options options =
-        MR_OPTIONS(mr_ps_request_options, .dtype = session->tensors[i].dtype, .set = set,
+        MR_OPTIONS(mr_ps_request_options, .dtype = session->tensors[i].dtype, .set = set, .rate = rate,
                    .skip_nonfinite = !set && session->rounds); /* without rounds: are_finite */
     mr_status status = mr_ps_push_array(session->table, (uint32_t)i, values, 0, session->tensors[i].items, &options,
                                         next_ticket(session));
@@ -182,7 +182,7 @@ static mr_status set_all(mr_model_session *session) {
                              "model '%s' has no weights yet, and rank 0 has no memory with weights of tensor %zu",
                              session->name, i);
     for (size_t i = 0; i < session->count; i++)
-        if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true));
+        if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true, 0));
     if (session->about != NULL) MR_TRY(push_vector(session, ABOUT, session->about, session->about_items, true));
     if (!session->rounds) MR_TRY(settle(session));
     return push_counter(session, READY, ready_here(session), true);
@@ -469,14 +469,19 @@ static bool are_finite(const mr_model_session *session, const void *const *gradi
 }
 
 /* Pushes the gradients, and counts the step. In BSP all ranks set the counter to the same number. */
-static mr_status push_step(mr_model_session *session, const void *const *gradients) {
+static mr_status push_step(mr_model_session *session, const void *const *gradients, float rate) {
     for (size_t i = 0; i < session->count; i++)
         if (gradients[i] != NULL && session->tensors[i].items != 0)
-            MR_TRY(push_tensor(session, i, gradients[i], false));
+            MR_TRY(push_tensor(session, i, gradients[i], false, rate));
     return push_counter(session, VERSION, session->rounds ? session->step : 1, session->rounds);
 }
 
-mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients, int64_t timeout_us) {
+mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients,
+                                const mr_model_push_options *options, int64_t timeout_us) {
+    static const mr_model_push_options none = {.size = sizeof none};
+    mr_model_push_options copy;
+    OPTION_STRUCT_READ(mr_model_push_options, rate, options, copy);
+    if (options == NULL) options = &none;
     begin_call(session, timeout_us);
     MR_TRY(check_open(session));
     MR_TRY(settle(session));
@@ -485,7 +490,7 @@ mr_status mr_model_session_push(mr_model_session *session, const void *const *gr
             return error_set(MR_INVALID, "tensor %zu is frozen, and has a gradient: pass NULL for it", i);
     uint64_t before = mr_ps_skipped(session->ps);
     bool finite = are_finite(session, gradients);
-    if (finite) MR_TRY(noted(session, push_step(session, gradients)));
+    if (finite) MR_TRY(noted(session, push_step(session, gradients, options->rate)));
     mr_status status = end_step(session);
     session->skipped += !finite || mr_ps_skipped(session->ps) != before;
     return status;

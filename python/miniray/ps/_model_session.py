@@ -184,25 +184,32 @@ class Session:
 
     # ---- Gradients.
 
-    def push_gradients(self, gradients: Any, *, keep: bool = False, timeout: float | None = None) -> None:
+    def push_gradients(self, gradients: Any, *, lr: float | None = None, keep: bool = False,
+                       timeout: float | None = None) -> None:
         """Pushes the gradients of a module, or a list or a dict of arrays like the model, and ends the step. None for a tensor:
         it has no gradient. The gradients of a module are consumed, so that `.grad` is None afterwards, unless `keep` is
-        true. If a number is not finite, the step leaves this rank out."""
+        true. `lr` replaces the learning rate for this step; if ranks give different ones, the lowest rank's applies. If a
+        number is not finite, the step leaves this rank out."""
         if self._native is None:
             self.begin(timeout)
-        form = self._form
-        found = _model_form.gradients_of(form, gradients)
-        if self._is_void:  # they are of weights that the servers do not have any more
-            self._consume(form, gradients, keep)
-            return
-        is_consumed = not keep and hasattr(gradients, "named_parameters")
-        memories = [None if array is None or entry.frozen else _gradient_memory(entry, array, is_consumed)
-                    for entry, array in zip(form.entries, found)]
+        consumes = not keep and hasattr(gradients, "named_parameters")
+        arrays = _model_form.gradients_of(self._form, gradients)
         try:
-            self._native.push(memories, self._patience(timeout))
+            self.push_arrays(arrays, lr, not consumes, timeout)
         except StaleError as error:
             self._note_void(error)
-        self._consume(form, gradients, keep)
+        if consumes:
+            for parameter in gradients.parameters():
+                parameter.grad = None
+
+    def push_arrays(self, arrays: list, lr: float | None, copies: bool, timeout: float | None = None) -> None:
+        """The same for a list in the order of the model's tensors. With `copies` the arrays may be changed afterwards,
+        otherwise after the next call."""
+        if self._is_void:  # the gradients are of weights that the servers do not have any more
+            return
+        memories = [None if array is None or entry.frozen else _gradient_memory(entry, array, copies)
+                    for entry, array in zip(self._form.entries, arrays)]
+        self._native.push(memories, _table_options.rate(lr), self._patience(timeout))
         self._send_metrics()
 
     def skip(self, timeout: float | None = None) -> None:
@@ -212,11 +219,6 @@ class Session:
                 self._native.skip(self._patience(timeout))
         except StaleError as error:
             self._note_void(error)
-
-    def _consume(self, form, gradients, keep):
-        if not keep and hasattr(gradients, "named_parameters"):
-            for parameter in _model_form.arrays_of(form, gradients, "the module"):
-                parameter.grad = None
 
     def _note_void(self, error):
         """In steps() the rest of the body has no effect; the loop continues with the step that is due."""
@@ -246,10 +248,10 @@ def _first_memory(entry, array):
     return memory
 
 
-def _gradient_memory(entry, array, is_consumed):
-    """Memory with the gradient. It is read later, so memory that the program may change is copied."""
+def _gradient_memory(entry, array, copies):
+    """Memory with the gradient, which is read later."""
     memory = _model_form.reading(entry, array, "the gradient")
-    return memory if is_consumed or not _model_form.shares(memory, array) else memory.copy()
+    return memory.copy() if copies and _model_form.shares(memory, array) else memory
 
 
 def _touch(tensor):

@@ -151,11 +151,20 @@ static slot_norms measured(twin *twin, const float *gradient, bool whole, const 
     return all;
 }
 
+/* The learning rate that a rank gives with its pushes of a step; 0: none. That of rank 0 applies if it gives one. */
+static float pushed_rate(uint64_t t, int rank) { return (t + (uint64_t)rank) % 4 < 2 ? 0 : 0.01f * (float)(rank + 1); }
+
+static float rate_of(const twin *twin, uint64_t t) {
+    for (int rank = 0; rank < RANKS; rank++)
+        if (pushed_rate(t, rank) != 0) return pushed_rate(t, rank);
+    return lr_schedule_rate(&twin->table.table.schema.schedule, t - 1);
+}
+
 /* Applies a step as one update with the scaled sum of all ranks. */
 static bool twin_push(twin *twin, uint64_t t, const float *gradient) {
     const table_schema *schema = &twin->table.table.schema;
     float mean = schema->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
-    optim_moment moment = optim_at(&twin->optim, t, lr_schedule_rate(&schema->schedule, t - 1), mean);
+    optim_moment moment = optim_at(&twin->optim, t, rate_of(twin, t), mean);
     if (schema->clip_norm != 0) {
         slot_norms whole = measured(twin, gradient, true, &moment);
         double squares = slot_norms_find(&whole, 1, SLOT_NORMS_WHOLE)->squares[0] * ((double)mean * (double)mean);
@@ -279,13 +288,14 @@ static void leave(scene *scene) {
     for (size_t k = 0; k < TABLES; k++) table_info_fini(&scene->twins[k].table);
 }
 
-static void push(scene *scene, int rank, size_t k, const float *gradient) {
+static void push(scene *scene, int rank, uint64_t t, size_t k, const float *gradient) {
+    const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .rate = pushed_rate(t, rank));
     mr_ps_table *table = scene->table[rank][k];
     size_t first = 0;
     if (tables[k].options.kind == MR_PS_SPARSE)
-        must(mr_ps_push(table, scene->keys, KEYS, gradient, NULL, NULL, &(mr_ps_ticket){0}));
+        must(mr_ps_push(table, scene->keys, KEYS, gradient, NULL, &options, &(mr_ps_ticket){0}));
     for (uint32_t i = 0; tables[k].options.kind == MR_PS_DENSE && i < ARRAYS; first += (size_t)array_items[i++])
-        must(mr_ps_push_array(table, i, gradient + first, 0, (size_t)array_items[i], NULL, &(mr_ps_ticket){0}));
+        must(mr_ps_push_array(table, i, gradient + first, 0, (size_t)array_items[i], &options, &(mr_ps_ticket){0}));
 }
 
 static void compare(scene *scene, int rank, size_t k) {
@@ -324,7 +334,7 @@ static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
     for (int rank = 0; rank < RANKS; rank++) {
         for (size_t k = 0; k < TABLES; k++) {
             for (size_t i = 0; i < ITEMS; i++) gradients[rank][k][i] = (float)((rng_unit(rng) - 0.5) * size);
-            push(scene, rank, k, gradients[rank][k]);
+            push(scene, rank, t, k, gradients[rank][k]);
         }
         must(mr_ps_end(scene->ps[rank]));
         if (rank == 0 && t % KILL_EVERY == 3) let_kill(scene, t);

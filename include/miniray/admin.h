@@ -149,7 +149,7 @@ typedef struct mr_ps_update { /* one update of a row, or of a range of a block *
     const float *from, *gradient;
     float *to;           /* `from`, or memory that does not overlap it */
     float *const *state; /* the optimizer's state: arrays of `count` values, zero at first; read and written */
-    float rate;          /* learning rate of this step, from the schedule */
+    float rate;          /* learning rate: of the push, or of this step from the schedule */
     float scale;         /* factor for the gradients */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the table's options */
 } mr_ps_update;

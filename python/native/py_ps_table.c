@@ -329,15 +329,16 @@ static void fini(request *request) {
 }
 
 /* How a request is made: (priority, whether it assigns, whether a push that is not finite is left out, dtype of the
- * values or 0: the table's). False with an exception. */
+ * values or 0: the table's, learning rate as in mr_ps_request_options). False with an exception. */
 static bool init(request *request, PyObject *table, PyObject *form, PyObject *told) {
     int priority, set, skips, dtype;
-    if (!PyArg_ParseTuple(form, "ippi", &priority, &set, &skips, &dtype)) return false;
+    float rate;
+    if (!PyArg_ParseTuple(form, "ippif", &priority, &set, &skips, &dtype, &rate)) return false;
     request->table = (py_ps_table *)table;
     request->told = told == Py_None ? NULL : told;
     request->options =
         MR_OPTIONS(mr_ps_request_options, .priority = (uint8_t)priority, .set = set, .skip_nonfinite = skips,
-                   .dtype = dtype != 0 ? (mr_dtype)dtype : request->table->options.dtype);
+                   .rate = rate, .dtype = dtype != 0 ? (mr_dtype)dtype : request->table->options.dtype);
     if (mr_dtype_size(request->options.dtype) == 0)
         return PyErr_Format(PyExc_ValueError, "a request of dtype %d: the table has %s", dtype,
                             mr_dtype_name(request->table->options.dtype)) != NULL;

@@ -18,7 +18,7 @@ _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of float3
 def packed(given):
     """The options of a table, checked, in the order in which ps_table_create (python/native/py_ps_table.c) reads them."""
     _old_names.refuse("a table", given, _NAMES)
-    hyperparameters = tuple(_number(name, given.get(name)) for name in _HYPERPARAMETERS)
+    hyperparameters = tuple(number(name, given.get(name)) for name in _HYPERPARAMETERS)
     return _packed(hyperparameters, **{name: value for name, value in given.items() if name not in _HYPERPARAMETERS})
 
 
@@ -48,7 +48,7 @@ def whole(name, value, most):
     return value
 
 
-def _number(name, value):
+def number(name, value):
     """The number in the library's form: None (the default) is 0, and 0 is -1."""
     if value is None:
         return 0.0
@@ -61,9 +61,9 @@ def _number(name, value):
 
 
 def _rate(value):
-    if value is not None and _number("lr", value) < 0:
+    if value is not None and number("lr", value) < 0:
         raise ValueError(f"lr is {value}: it must be above 0")
-    return _number("lr", value)
+    return number("lr", value)
 
 
 def truth(name, value):
@@ -123,7 +123,7 @@ def _packed(hyperparameters, /, kind=None, dim=None, dtype=None, arrays=None, op
             truth("ordered", ordered), _whole("first_key", first_key, _U64), _whole("last_key", last_key, _U64),
             _text("optimizer", optimizer), _text("schedule", schedule), _text("initializer", initializer),
             _text("compression", compression), _rate(lr), hyperparameters, _whole("seed", seed, _U64),
-            max(_number("clip_norm", clip_norm), 0.0), truth("average", average), truth("refuse_nan", refuse_nan),
+            max(number("clip_norm", clip_norm), 0.0), truth("average", average), truth("refuse_nan", refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
             _text("consistency", consistency), _text("precision", precision))
 

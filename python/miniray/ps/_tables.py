@@ -109,19 +109,20 @@ class Table:
 
 
 class _Request:
-    """How a request is made: whether it waits, its callback, its priority, and whether a push with a value that is not
-    finite is left out."""
+    """How a request is made: whether it waits, its callback, its priority, whether a push with a value that is not
+    finite is left out, and the learning rate of a push."""
 
-    __slots__ = "wait", "priority", "callback", "skips"
+    __slots__ = "wait", "priority", "callback", "skips", "rate"
 
-    def __init__(self, wait, priority, done, skip_nonfinite=False):
+    def __init__(self, wait, priority, done, skip_nonfinite=False, lr=None):
         self.wait, self.callback = wait and done is None, None if done is None else Callback(done)
         self.priority = _table_options.whole("priority", priority, 255) if priority != 0 else 0
         self.skips = _table_options.truth("skip_nonfinite", skip_nonfinite) if skip_nonfinite is not False else False
+        self.rate = 0.0 if lr is None else _table_options.number("lr", lr)
 
     def form(self, dtype, set=False):
         """What the extension needs to know, for values of this dtype."""
-        return self.priority, set, self.skips, _table_options.dtype_number(dtype)
+        return self.priority, set, self.skips, _table_options.dtype_number(dtype), self.rate
 
     def expect(self):
         """The callback, which expects one more request; None: no callback."""
@@ -172,6 +173,9 @@ class SparseTable(Table):
     Values of a table of floats are float32, float16 or bfloat16, also in `out`: the library converts them. With
     `skip_nonfinite` a push that contains a NaN or an infinity, also as it would be sent, is left out; in BSP with all pushes
     of this rank in the step (`Connection.skip`).
+
+    `lr` of a push replaces the learning rate of the table's schedule, for this push; in BSP for the whole step, in which
+    the lr of the lowest rank that gives one applies, and of a rank the last one.
     """
 
     def __init__(self, connection, native):
@@ -179,10 +183,10 @@ class SparseTable(Table):
         self.dim: int = self.options["dim"]
 
     def push(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None,
-             skip_nonfinite: bool = False) -> Ticket | None:
+             skip_nonfinite: bool = False, lr: float | None = None) -> Ticket | None:
         """Passes gradients, keys.shape + (dim,), to the optimizer and waits until they are applied. In BSP they are
         sent at the end of the step, so push does not wait."""
-        return self._push(keys, values, _Request(wait, priority, done, skip_nonfinite), False)
+        return self._push(keys, values, _Request(wait, priority, done, skip_nonfinite, lr), False)
 
     def set(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns rows without the optimizer. In BSP the rows of the last rank count."""
@@ -211,9 +215,9 @@ class SparseTable(Table):
                            out)
 
     def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None,
-                  skip_nonfinite: bool = False) -> Any:
+                  skip_nonfinite: bool = False, lr: float | None = None) -> Any:
         """Pushes and pulls the resulting rows in one request; they have the dtype of the values."""
-        request = _Request(wait, priority, done, skip_nonfinite)
+        request = _Request(wait, priority, done, skip_nonfinite, lr)
         self._refuse_to_wait(request)
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
@@ -228,10 +232,10 @@ class SparseTable(Table):
     # ---- Ranges of keys, for ordered tables.
 
     def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None,
-                   skip_nonfinite: bool = False) -> Ticket | None:
+                   skip_nonfinite: bool = False, lr: float | None = None) -> Ticket | None:
         """Passes gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first key is
         sent."""
-        return self._push_range(first, values, _Request(wait, priority, done, skip_nonfinite), False)
+        return self._push_range(first, values, _Request(wait, priority, done, skip_nonfinite, lr), False)
 
     def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0,
                   done: Done = None) -> Ticket | None:
@@ -239,10 +243,10 @@ class SparseTable(Table):
         return self._push_range(first, values, _Request(wait, priority, done), True)
 
     def push_pull_range(self, first: int, values, *, wait: bool = True, priority: int = 0, done: Done = None,
-                        skip_nonfinite: bool = False) -> Any:
+                        skip_nonfinite: bool = False, lr: float | None = None) -> Any:
         """Pushes to the keys first … first + count - 1 and pulls the resulting rows, in one request; they have the dtype of
         the values."""
-        request = _Request(wait, priority, done, skip_nonfinite)
+        request = _Request(wait, priority, done, skip_nonfinite, lr)
         self._refuse_to_wait(request)
         first, given, dtype = self._range(first, values, request)
         into, out = _arrays.empty(dtype, self._shape((len(values),)), values)
@@ -384,20 +388,21 @@ class DenseTable(Table):
         self._numbers = {name: number for number, name in enumerate(self.shapes)}
 
     def push(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None,
-             skip_nonfinite: bool = False) -> Ticket | None:
+             skip_nonfinite: bool = False, lr: float | None = None) -> Ticket | None:
         """Passes {name: gradient} of some or all arrays to the optimizer and waits until they are applied. In BSP they
         are sent at the end of the step, so push does not wait. With `skip_nonfinite` a gradient that contains a NaN or an
-        infinity is left out; in BSP with all pushes of this rank in the step."""
-        return self._push(gradients, _Request(wait, priority, done, skip_nonfinite), False)
+        infinity is left out; in BSP with all pushes of this rank in the step. `lr` replaces the learning rate of the
+        table's schedule for this push, as in a SparseTable."""
+        return self._push(gradients, _Request(wait, priority, done, skip_nonfinite, lr), False)
 
     def set(self, values: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None) -> Ticket | None:
         """Assigns {name: array} without the optimizer. In BSP the arrays of the last rank count."""
         return self._push(values, _Request(wait, priority, done), True)
 
     def push_pull(self, gradients: dict[str, Any], *, wait: bool = True, priority: int = 0, done: Done = None,
-                  skip_nonfinite: bool = False) -> Any:
+                  skip_nonfinite: bool = False, lr: float | None = None) -> Any:
         """Pushes {name: gradient} and pulls the resulting arrays: {name: array} of the same names and dtypes."""
-        request = _Request(wait, priority, done, skip_nonfinite)
+        request = _Request(wait, priority, done, skip_nonfinite, lr)
         self._refuse_to_wait(request)
         memories = self._memories(gradients, request)
         made = {name: _arrays.empty(dtype, self.shapes[name], gradients[name]) for name, (_, dtype) in memories.items()}

@@ -335,21 +335,21 @@ static mr_status check_rate(const mr_ps_table *table, const kv_request *request,
     char users[128];
     if (options->rate == 0) return MR_OK;
     if (!isfinite(options->rate))
-        return error_set(MR_INVALID, "a push to table '%s' with rate = %g: a learning rate is a finite number", name,
+        return error_set(MR_INVALID, "a push to table '%s' with the learning rate %g: it must be finite", name,
                          (double)options->rate);
     if (!request->pushes)
-        return error_set(MR_INVALID, "a pull from table '%s' with rate = %g: only pushes have a learning rate", name,
+        return error_set(MR_INVALID, "a pull from table '%s' with the learning rate %g: only pushes have one", name,
                          (double)options->rate);
     if (options->set != 0)
         return error_set(MR_INVALID,
-                         "a push to table '%s' with rate = %g and set: it assigns values without a learning rate", name,
-                         (double)options->rate);
+                         "a push to table '%s' with the learning rate %g and set: values are assigned without one",
+                         name, (double)options->rate);
     if (strncmp(optimizer, TABLE_SCHEMA_OWN, strlen(TABLE_SCHEMA_OWN)) == 0) return MR_OK;
     MR_TRY(optim_find(optimizer, &ops));
     if ((ops->uses & OPTIM_HAS_RATE) != 0) return MR_OK;
     optim_users(OPTIM_HAS_RATE, users, sizeof users);
     return error_set(MR_INVALID,
-                     "a push to table '%s' with rate = %g: its optimizer '%s' has no learning rate; these have: %s",
+                     "a push to table '%s' with the learning rate %g: its optimizer '%s' has none; these have one: %s",
                      name, (double)options->rate, optimizer, users);
 }
 

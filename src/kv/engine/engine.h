@@ -9,11 +9,10 @@
  * changes after its first definition; a dropped id is recorded and never reused.
  *
  *   add    one update by the table's optimizer, with the learning rate that was pushed with it (RATE), or else that of
- *          the schedule at the push's moment. The gradient of a round
- *          (PAYLOAD_ROUND) is the sum, divided by the number of its members if the table averages, and scaled if it is
- *          longer than clip_norm, by the norm over all slots of the table (engine_norms.c, slot_norms.h). If the norm
- *          is not finite, the whole update is skipped. Tables that need such norms are created only where there are
- *          rounds
+ *          the schedule at the push's moment. The gradient of a round (PAYLOAD_ROUND) is the sum, divided by the number
+ *          of its members if the table averages, and scaled if it is longer than clip_norm, by the norm over all slots
+ *          of the table (engine_norms.c, slot_norms.h). If the norm is not finite, the whole update is skipped. Tables
+ *          that need such norms are created only where there are rounds
  *   set    assigns values; the state of the optimizer is unchanged
  *   erase  removes keys, with their state
  *
@@ -51,13 +50,13 @@ typedef struct engine_host { /* borrowed by every engine of a server */
     size_t optimizer_count;
     /* imported memory, for the replica that prepares a push (settle); NULL: none */
     const remote_values_map_view *map_view;
-    bool lit; /* the next apply may read remote values in place */
-    /* The ranks of a round gave different learning rates for a table: the lowest rank's, which applies, and another
-     * one. May be called again for the same round. NULL: not called */
-    void (*on_rates)(void *context, uint32_t table, float applies, float other);
-    void *context;      /* of on_rates */
+    bool lit;           /* the next apply may read remote values in place */
     shm_export *export; /* memory of blocks that other processes may read; NULL: not exported */
     uint64_t process;   /* number of the exporting process */
+    /* Called when ranks of a round give different learning rates for a table: `applies` is the lowest rank's, `other`
+     * another one. May be called again for the same round. NULL: not called. */
+    void (*on_rates)(void *context, uint32_t table, float applies, float other);
+    void *context; /* of on_rates */
 } engine_host;
 
 /* ---- Statistics. */

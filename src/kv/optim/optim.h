@@ -22,10 +22,11 @@
  *              0. So assigned values, initial values and changed rates do not change w by themselves. A rate below
  *              2^-64 counts as 0: nothing changes.
  *
- * t counts updates from 1: of the block, or of the row, which then stores t in its state. rate comes from a schedule
- * (lr_schedule.h), scale from clipping by the global norm (l2_norm.h) or a mean. trust is |w| / |u'| over the whole
- * array: for the blocks of an array, optim_measure returns their parts, which the caller adds in the order of the
- * blocks; each row counts as an array. Weight decay is L2, a part of the gradient, except in adamw and lamb.
+ * t counts updates from 1: of the block, or of the row, which then stores t in its state. rate comes from the push or
+ * from a schedule (lr_schedule.h), scale from clipping by the global norm (l2_norm.h) or a mean. trust is |w| / |u'|
+ * over the whole array: for the blocks of an array, optim_measure returns their parts, which the caller adds in the
+ * order of the blocks; each row counts as an array. Weight decay is L2, a part of the gradient, except in adamw and
+ * lamb.
  *
  * A row of a sparse table is dim values, then the arrays of state, dim values each, then t as a uint32_t if the
  * optimizer counts. State is initially zero.

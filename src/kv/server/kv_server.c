@@ -12,6 +12,8 @@
 #include "kv/control/drain.h"
 #include "kv/engine/memory_budget.h"
 
+enum { RATES_TABLES_MAX = 1000 };
+
 struct kv_server {
     kv_process *process;
     slot_server *server; /* NULL: the process has no number yet */
@@ -30,10 +32,10 @@ static const shm_import *see(void *context, uint64_t process) {
     return van_map_view(kv_process_van(self->process), process);
 }
 
-/* Warns once for each table. */
+/* Warns once for each table, about the first RATES_TABLES_MAX of them. */
 static void on_rates(void *context, uint32_t table, float applies, float other) {
     kv_server *self = context;
-    if (map_put(&self->rates, table, self) != NULL) return;
+    if (self->rates.count == RATES_TABLES_MAX || map_put(&self->rates, table, self) != NULL) return;
     log_warn("table %u: the ranks of a step push with different learning rates, %g and %g; that of the lowest rank, "
              "%g, applies. Push with the same lr on every rank. This is the only warning about table %u",
              table, (double)applies, (double)other, (double)applies, table);

@@ -100,7 +100,7 @@ class Requests:
             self._await_free(rank)
             session = Session(connect(self.address, rank, timeout=self.timeout), self.plan)
             if self.form is not None:
-                session.set_form(self.form)
+                session.form = self.form
             self.sessions[rank] = session
         return self.sessions[rank]
 

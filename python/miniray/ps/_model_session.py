@@ -41,13 +41,14 @@ class Session:
 
     At the end of the `with` block the rank leaves, and the others continue without it; after an exception they wait for
     its next process. Attributes: `rank`, `num_workers`, `skipped` (steps with a gradient that was not finite), `timeout`,
-    `connection` (with its other tables).
+    `connection` (with its other tables), `form` (the
+    model's tensors; None: not known yet).
     """
 
     def __init__(self, connection: Connection, plan: Plan):
         self.connection, self._plan = connection, plan
         self.rank, self.num_workers, self.timeout = connection.rank, connection.num_workers, connection.timeout
-        self._form, self._weights = plan.form, None
+        self.form, self._weights = plan.form, None
         self._native: _core.ModelSession | None = None
         self._loops = self._is_void = False  # in steps(); the servers went back to a checkpoint during the body
         self._metrics_at = 0.0
@@ -110,10 +111,10 @@ class Session:
                 warnings.warn(f"rank {self.rank}: {error}", stacklevel=3)
 
     def _open(self):
-        if self._form is None:
+        if self.form is None:
             raise RuntimeError(f"rank {self.rank} does not know the model: call session.push_weights(model) first, or pass "
                                "model= to create_parameter_server")
-        form, weights = self._form, self._weights
+        form, weights = self.form, self._weights
         if weights is None and self.rank == 0 and self._plan.initial is not None:
             weights = _core.get(self._plan.initial)
         memories = [None] * len(form.entries) if weights is None else [
@@ -134,21 +135,17 @@ class Session:
 
     # ---- Weights.
 
-    def set_form(self, form: Form) -> None:
-        """Tells the session which tensors the model has, instead of push_weights()."""
-        self._form = form
-
     def push_weights(self, model: Any) -> None:
         """Gives this rank's model, before the first step: if the model has no weights yet, those of rank 0 are the first ones.
         Otherwise only the names and shapes are compared."""
         if self._native is not None:
             raise RuntimeError("push_weights() is for the first weights, before the first step: the servers have the weights, "
                                "and gradients change them")
-        if self._form is None:
-            self._form = _model_form.form_of(model, self._plan.buffers)
-        _model_form.check_same(self._form, model, "the model")
+        if self.form is None:
+            self.form = _model_form.form_of(model, self._plan.buffers)
+        _model_form.check_same(self.form, model, "the model")
         if self.rank == 0:
-            self._weights = _model_form.arrays_of(self._form, model, "the model")
+            self._weights = _model_form.arrays_of(self.form, model, "the model")
 
     def pull(self, out: Any = None, timeout: float | None = None) -> Any:
         """Pulls the weights of the open step into `out`, a model, and returns it; without `out` returns them as new arrays, in
@@ -163,7 +160,7 @@ class Session:
             return self._pull(out, timeout)
 
     def _pull(self, out, timeout):
-        form = self._form
+        form = self.form
         if out is None:
             pairs = [_model_form.empty(entry, form.is_torch) for entry in form.entries]
             self._native.pull([memory for memory, _ in pairs], self._patience(timeout))
@@ -193,7 +190,7 @@ class Session:
         if self._native is None:
             self.begin(timeout)
         consumes = not keep and hasattr(gradients, "named_parameters")
-        arrays = _model_form.gradients_of(self._form, gradients)
+        arrays = _model_form.gradients_of(self.form, gradients)
         try:
             self.push_arrays(arrays, lr, not consumes, timeout)
         except StaleError as error:
@@ -208,8 +205,8 @@ class Session:
         if self._is_void:  # the gradients are of weights that the servers do not have any more
             return
         memories = [None if array is None or entry.frozen else _gradient_memory(entry, array, copies)
-                    for entry, array in zip(self._form.entries, arrays)]
-        self._native.push(memories, _table_options.rate(lr), self._patience(timeout))
+                    for entry, array in zip(self.form.entries, arrays)]
+        self._native.push(memories, _table_options.number("lr", lr), self._patience(timeout))
         self._send_metrics()
 
     def skip(self, timeout: float | None = None) -> None:

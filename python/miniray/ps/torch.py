@@ -1,5 +1,15 @@
 """torch on a parameter server: an optimizer whose weights, and an embedding whose rows, are on the servers.
 
+    ps = create_parameter_server(optimizer="adam", lr=1e-3, num_workers=4)
+    optimizer = miniray.ps.torch.Optimizer(model, ps, rank)                            # in each of the ranks
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()                                                               # push, and pull
+    optimizer.finish()
+
+On a deployment of tables (miniray.ps.start):
+
     connection = miniray.ps.connect(ps, rank)                                          # 1
     optimizer = miniray.ps.torch.Optimizer(model.named_parameters(), connection, optimizer="adam", lr=1e-3)   # 2
     for x, y in batches:
@@ -18,7 +28,9 @@ from typing import Any
 import torch
 from miniray._core_api.tracebacks import public_module
 
-from miniray.ps._connection import Connection
+from miniray.ps import _model_form
+from miniray.ps._connection import TIMEOUT_S, Connection
+from miniray.ps._optimizer_server import OptimizerServer
 from miniray.ps._tables import SparseTable
 from miniray.ps.errors import PsTimeoutError, StaleError
 
@@ -43,6 +55,10 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     _step_supports_amp_scaling = True  # GradScaler passes the scale, and calls step() also if a gradient is infinite
+
+    def __new__(cls, parameters, connection: Connection | OptimizerServer, *args: Any, **options: Any):
+        """An Optimizer on a connection, or a SessionOptimizer on a parameter server."""
+        return super().__new__(SessionOptimizer if isinstance(connection, OptimizerServer) else cls)
 
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
                  name: str = "model", **options: Any):
@@ -95,14 +111,10 @@ class Optimizer(torch.optim.Optimizer):
     def _gradients(self):
         """{name: gradient}, unscaled; None: the step is left out. In BSP the push itself looks for what is not finite. In
         the other modes an array may be applied before the next one is looked at, so all are looked at first."""
-        found_inf = getattr(self, "found_inf", None)  # of GradScaler, as is grad_scale
-        if found_inf is not None and float(found_inf) != 0:
+        if _found_infinite(self):
             return None
-        gradients = {name: _plain(parameter.grad) for name, parameter in self.parameters.items()
+        gradients = {name: _unscaled(self, _plain(parameter.grad)) for name, parameter in self.parameters.items()
                      if parameter.grad is not None}
-        scale = getattr(self, "grad_scale", None)
-        if scale is not None:
-            gradients = {name: gradient.float() / float(scale) for name, gradient in gradients.items()}
         limit = _LIMITS[self.table.options["precision"]]
         whole = self._in_rounds() or all(_is_below(gradient, limit) for gradient in gradients.values())
         return gradients if whole else None
@@ -184,6 +196,84 @@ class Optimizer(torch.optim.Optimizer):
         for parameter in wanted.values():  # torch does not notice these writes, and must reject graphs made before them
             parameter.unsqueeze(0)[:0].zero_()
         self._versions = {name: parameter._version for name, parameter in self.parameters.items()}
+
+
+class SessionOptimizer(Optimizer):
+    """`Optimizer(model, ps, rank)`: replaces a torch optimizer by the one of a parameter server (create_parameter_server with
+    an optimizer). All ranks begin with the weights of rank 0, or those that the servers have.
+
+    `step()` pushes the gradients, with the `lr` of `param_groups` if the program or a torch scheduler changed it, and pulls
+    the weights that the servers computed. `finish()` ends the session; the other ranks continue. `skipped` counts steps
+    without this rank, whose gradients were not all finite; `session` is the session.
+    """
+
+    def __init__(self, model: torch.nn.Module, ps: OptimizerServer, rank: int | None = None, *, timeout: float = TIMEOUT_S):
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"Optimizer needs a torch module, not {type(model).__name__}: with a parameter server it is "
+                            "Optimizer(model, ps, rank)")
+        self.model, self.session = model, ps.session(rank, timeout=timeout)
+        try:
+            self.session.push_weights(model)
+            self._rate = float(ps._plan.table["lr"])
+            trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+            torch.optim.Optimizer.__init__(self, trained, {"lr": self._rate})
+            self._begin()
+        except BaseException:
+            self.session.close()
+            raise
+
+    def _begin(self):
+        self._step = self.session.begin()
+        self.session.pull(out=self.model)
+
+    @property
+    def skipped(self) -> int:
+        """The number of steps without this rank."""
+        return self.session.skipped
+
+    @property
+    def steps_done(self) -> int:
+        """The number of steps of this rank, including those of earlier processes."""
+        return self._step
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Pushes the gradients, ends the step, and pulls the weights of the next one. Raises StaleError if the servers went
+        back to a checkpoint: the weights are those of the checkpoint, and `steps_done` is its step. A `closure` is called
+        first, and its result is returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        rate = self.param_groups[0]["lr"]
+        try:
+            if _found_infinite(self):
+                self.session.skip()
+            else:
+                gradients = [None if gradient is None else _unscaled(self, gradient)
+                             for gradient in _model_form.gradients_of(self.session.form, self.model)]
+                self.session.push_arrays(gradients, None if rate == self._rate else rate, copies=False)
+        except StaleError:
+            self._begin()
+            raise
+        self._begin()
+        return loss
+
+    def finish(self) -> None:
+        """Leaves, so that no other rank waits for this one, and ends the session. Gradients that were not pushed are dropped."""
+        self.session.leave()
+        self.session.close()
+
+
+def _found_infinite(optimizer):
+    """Whether GradScaler has found a gradient that is not finite."""
+    found = getattr(optimizer, "found_inf", None)
+    return found is not None and float(found) != 0
+
+
+def _unscaled(optimizer, gradient):
+    """The gradient without the scale that GradScaler has passed."""
+    scale = getattr(optimizer, "grad_scale", None)
+    return gradient if scale is None else gradient.float() / float(scale)
 
 
 def _named(parameters):

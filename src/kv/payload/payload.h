@@ -53,8 +53,8 @@
  * cached.
  *
  * A rate is a learning rate, 4 bytes: an fp32 number, finite and not negative. It replaces that of the table's schedule
- * for the next section, if that is an ADD of the same table. In a contribution to a round it is this rank's rate for all
- * ADD sections of the table, wherever it is; the last one counts.
+ * for the next section, if that is an ADD of the same table. In a contribution to a round it may be anywhere, and is
+ * this rank's rate for all ADD sections of the table; the last one counts.
  *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,
  * and for ADD_… and SET_…, whose answer is the values of their keys; but not with PAYLOAD_MUTE. NONE has the reason why

@@ -15,6 +15,7 @@ from miniray.ps import _model_form, errors
 from miniray.ps._connection import connect
 from miniray.ps._model_server import SKIP_DEAD, first_error, raise_if
 from miniray.ps._model_session import MODEL, Session
+from miniray.ps.strategies import AverageStrategy
 
 _STATE = MODEL + ".state"
 _VERSION, _ABOUT = 1, 2  # keys of that table (src/train/model_session.c)
@@ -157,6 +158,11 @@ class Requests:
         except errors.RankTakenError:
             raise self._drop(rank) from None
 
+    def _contribute_mean(self, gradients, sync):
+        """Without rounds rank 0 pushes the mean."""
+        self._session(0).begin()
+        self._contribute(0, _mean(self._session(0).form, [each for each in gradients if each is not None]), sync)
+
     async def aggregate(self, flags, owed, began_us, *gradients):
         """Makes one optimizer step with the gradients of the workers, of which the first is rank 0; returns the weights for
         each worker, facts, and the weights."""
@@ -168,8 +174,11 @@ class Requests:
         if len(present) > self.num_workers or (self.rounds and len(present) != self.num_workers):
             raise ValueError(f"sync_from_workers: there are {len(present)} workers, and num_workers is {self.num_workers}: each "
                              "rank needs one")
-        await asyncio.gather(*(self._in_thread(rank, self._contribute, rank, each, began_us)
-                               for rank, each in enumerate(present)))
+        if self.rounds:
+            await asyncio.gather(*(self._in_thread(rank, self._contribute, rank, each, began_us)
+                                   for rank, each in enumerate(present)))
+        else:
+            await self._in_thread(0, self._contribute_mean, present, began_us)
         version, weights = await self._in_thread("read", self._read)
         facts = (began_us, gathered_us, _now_us(), version)
         return (*[weights] * len(present), facts, None)
@@ -204,6 +213,17 @@ class Requests:
         return {"version": version, "num_syncs": version, "strategy": self.plan.table["optimizer"], "initialized": initialized,
                 "bytes": 0 if self.form is None else self.form.bytes, **sums, "servers": servers, "gather_s": gather,
                 "aggregate_s": step, "scatter_s": scatter, "last_error": self.last_error}
+
+
+def _mean(form, gradients):
+    """The mean over workers, in the order of the form; a worker without a gradient of a tensor counts as 0."""
+    lists = [_model_form.gradients_of(form, each) for each in gradients]
+    made = [None] * len(form.entries)
+    for at, arrays in enumerate(zip(*lists)):
+        one = next((array for array in arrays if array is not None), None)
+        if one is not None:
+            made[at], = AverageStrategy().aggregate([[one * 0 if array is None else array] for array in arrays])
+    return made
 
 
 def _now_us():

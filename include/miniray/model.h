@@ -227,7 +227,8 @@ MR_API MR_MUST mr_status mr_model_copy_export(mr_model_copy *copy, mr_call *call
  * All ranks begin with the weights of rank 0, which the servers keep from then on: a rank that opens the model later
  * receives them, and a process that takes over a rank continues at its step. In BSP the servers apply the mean of the
  * gradients of a step. One thread at a time uses a session. After MR_TIMEOUT the same call, made again, continues where
- * it was. Memory of a pull or a push stays borrowed until a later call of the session has returned MR_OK or MR_STALE. */
+ * it was. Memory of a pull or a push stays borrowed until a later call of the session has returned MR_OK or
+ * MR_STALE. */
 
 typedef struct mr_model_tensor {
     const char *name; /* distinct; the same on all ranks */
@@ -248,8 +249,8 @@ typedef struct mr_model_session_options {
     /* Optimizer, rate, compression, clip_norm, … of the table [sgd]. Must not be set: kind, dtype, arrays, average,
      * initializer. */
     const mr_ps_table_options *table;
-    /* Describes the model for readers. The servers hold that of rank 0 with the weights, in NAME.state, a table of vectors of
-     * int64, at key 2: the size in bytes, then the bytes. At most MR_MODEL_ABOUT_MAX bytes [none] */
+    /* Describes the model for readers. The servers hold that of rank 0 with the weights, in NAME.state, a table of
+     * vectors of int64, at key 2: the size in bytes, then the bytes. At most MR_MODEL_ABOUT_MAX bytes [none] */
     mr_span about;
 } mr_model_session_options;
 
@@ -268,8 +269,8 @@ MR_API MR_MUST mr_status mr_model_session_open(mr_ps *ps, const mr_model_tensor 
  * them, and returns the step to continue with. MR_TIMEOUT: the error says what is missing. MR_DENIED: this is rank 0 of
  * a new model, and a tensor has no memory. */
 MR_API MR_MUST mr_status mr_model_session_begin(mr_model_session *session, int64_t timeout_us, uint64_t *step);
-/* Pulls the weights that are not frozen into the memory of the tensors, which `out`, one pointer for each tensor, changes
- * to other memory (NULL for a tensor: none; `out` NULL: no change). MR_STALE: no step is open, or as
+/* Pulls the weights that are not frozen into the memory of the tensors, which `out`, one pointer for each tensor,
+ * changes to other memory (NULL for a tensor: none; `out` NULL: no change). MR_STALE: no step is open, or as
  * mr_model_session_begin. */
 MR_API MR_MUST mr_status mr_model_session_pull(mr_model_session *session, void *const *out, int64_t timeout_us);
 typedef struct mr_model_push_options {
@@ -293,8 +294,8 @@ MR_API MR_MUST mr_status mr_model_session_version(mr_model_session *session, int
 /* Waits until the pushes are acknowledged, leaves this rank out of an open step, and leaves (mr_ps_leave), so that no
  * other rank waits for this one. The next mr_model_session_begin returns. */
 MR_API MR_MUST mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us);
-/* Waits until no memory is borrowed any more, and frees the session; memory that is still borrowed after timeout_us stays
- * so until mr_ps_close. It does not leave: another process of the rank may continue. Before mr_ps_close. */
+/* Waits until no memory is borrowed any more, and frees the session; memory that is still borrowed after timeout_us
+ * stays so until mr_ps_close. It does not leave: another process of the rank may continue. Before mr_ps_close. */
 MR_API void mr_model_session_close(mr_model_session *session, int64_t timeout_us);
 
 #ifdef __cplusplus

@@ -15,6 +15,7 @@ struct py_model_session {
     PyObject_HEAD py_ps_connection *connection; /* owned */
     py_model_session *next;                     /* in the connection's list */
     mr_model_session *session;                  /* owned; NULL: closed */
+    uint32_t rank;
     size_t count;
     size_t *bytes;  /* owned: size of each tensor */
     loan *loans;    /* owned, the newest first */
@@ -141,6 +142,9 @@ static bool open_session(py_model_session *self, const description *given, const
         wait.status =
             mr_model_session_open(wait.ps, given->tensors, self->count, options, wait.slice_us, &self->session);
     if (wait.status != MR_OK) return py_ps_raise(wait.status) != NULL;
+    mr_ps_info info;
+    mr_ps_info_get(self->connection->ps, &info);
+    self->rank = info.rank;
     self->next = self->connection->sessions;
     self->connection->sessions = self;
     return true;
@@ -175,9 +179,11 @@ PyObject *py_model_session_open(PyObject *connection, PyObject *args) {
 
 static bool enter(py_model_session *self) {
     if (self->session == NULL)
-        return PyErr_Format(PyExc_RuntimeError, "the session is closed: open another one") != NULL;
+        return PyErr_Format(PyExc_RuntimeError, "the session of rank %u is closed: open another one", self->rank) !=
+               NULL;
     if (self->is_busy)
-        return PyErr_Format(PyExc_RuntimeError, "another thread uses the session: open one for each thread") != NULL;
+        return PyErr_Format(PyExc_RuntimeError, "another thread uses the session of rank %u: open one for each thread",
+                            self->rank) != NULL;
     return self->is_busy = true;
 }
 
@@ -231,7 +237,8 @@ static PyObject *pull(PyObject *object, PyObject *args) {
     return leave(self, wait.status) ? Py_NewRef(Py_None) : NULL;
 }
 
-/* push([buffer or None], learning rate (0: the table's, negative: 0), timeout): the buffers of the gradients are used until a later call has succeeded */
+/* push([buffer or None], learning rate (0: the table's, negative: 0), timeout): the buffers of the gradients are used
+ * until a later call has succeeded */
 static PyObject *push(PyObject *object, PyObject *args) {
     py_model_session *self = (py_model_session *)object;
     PyObject *list;
@@ -306,7 +313,9 @@ void py_model_sessions_end(py_ps_connection *connection) {
 static PyObject *close_(PyObject *object, PyObject *none) {
     py_model_session *self = (py_model_session *)object;
     if (self->is_busy)
-        return PyErr_Format(PyExc_RuntimeError, "cannot close the session: another thread uses it"), NULL;
+        return PyErr_Format(PyExc_RuntimeError, "cannot close the session of rank %u: another thread uses it",
+                            self->rank),
+               NULL;
     end(self);
     Py_RETURN_NONE;
 }

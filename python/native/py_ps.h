@@ -121,8 +121,8 @@ PyObject *py_ps_raise_text(mr_status status, PyObject *text); /* raises an error
 /* (name, timeout, options: miniray/ps/_table_options.py) */
 PyObject *py_ps_table_create(PyObject *connection, PyObject *args);
 PyObject *py_ps_table_open(PyObject *connection, PyObject *args);
-/* Reads such options, without the arrays, whose list is returned, borrowed. NULL with an exception. The texts are borrowed
- * from the tuple. */
+/* Reads such options, without the arrays, whose list is returned, borrowed. NULL with an exception. The texts are
+ * borrowed from the tuple. */
 PyObject *py_ps_table_options_read(PyObject *given, mr_ps_table_options *out);
 PyObject *py_ps_hyperparameters(void); /* ((name, text), …) of all optimizers; NULL with an exception */
 

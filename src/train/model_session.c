@@ -173,8 +173,8 @@ static mr_status end_step(mr_model_session *session) {
 
 static uint64_t ready_here(const mr_model_session *session) { return session->step + 1; } /* READY of the open step */
 
-/* Sets the weights and their description, then READY. In BSP both take effect at the end of the step; otherwise READY is set when the servers
- * have the weights. */
+/* Sets the weights and their description, then READY. In BSP all take effect at the end of the step; otherwise READY is
+ * set when the servers have the rest. */
 static mr_status set_all(mr_model_session *session) {
     for (size_t i = 0; i < session->count; i++)
         if (session->tensors[i].items != 0 && session->tensors[i].data == NULL)

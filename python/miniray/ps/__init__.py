@@ -7,6 +7,16 @@ For models, one line to sync any of them (README.md here):
     ps = create_parameter_server('average')
     ps.sync_from_workers.remote(workers)
 
+For models whose weights and optimizer are on servers (docs/models.md):
+
+    with create_parameter_server(optimizer="adam", lr=1e-3, model=model, num_workers=4) as ps:
+        ...
+        with ps.session(rank) as session:
+            for step in session.steps(1000):
+                session.pull(out=model)
+                loss(model, batch(step)).backward()
+                session.push_gradients(model)
+
 For tables by key, with optimizers on the servers (docs/ps-python.md):
 
     with miniray.ps.start(num_servers=2, replicas=2, num_workers=4, consistency="bsp") as ps:
@@ -25,14 +35,16 @@ from miniray.ps._app_messages import Request, Response
 from miniray.ps._connection import Connection, connect
 from miniray.ps._dataset import Batch, Dataset
 from miniray.ps._deployment import Deployment, start
+from miniray.ps._model_session import Session
 from miniray.ps._tables import DenseTable, SparseTable, Table, Ticket, VectorTable, Version
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
                                TableNotFoundError)
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
+from miniray.ps._optimizer_server import OptimizerServer
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "Batch", "Connection", "Dataset", "DenseTable", "Deployment", "ParameterServer", "PsError",
-           "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy", "Table",
+__all__ = ["STRATEGIES", "Batch", "Connection", "Dataset", "DenseTable", "Deployment", "OptimizerServer", "ParameterServer", "PsError",
+           "PsTimeoutError", "RankTakenError", "Request", "Response", "Session", "SparseTable", "StaleError", "SyncStrategy", "Table",
            "TableExistsError", "TableNotFoundError", "Ticket", "VectorTable", "Version", "connect",
            "create_parameter_server", "share", "start"]
 

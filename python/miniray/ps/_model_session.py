@@ -21,7 +21,7 @@ _METRICS_S = 0.5  # interval of a session's metrics
 
 
 class Plan(NamedTuple):
-    """What every session of a model knows."""
+    """The options of a model, for all of its sessions."""
 
     table: dict[str, Any]  # options of the table
     form: Form | None = None  # None: the ranks give the model

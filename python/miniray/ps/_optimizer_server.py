@@ -100,15 +100,18 @@ class OptimizerServer(ParameterServer):
 
     @method
     def push_weights(self, weights):
+        """Raises ValueError: gradients change the weights."""
         raise ValueError("a parameter server with an optimizer changes its weights by gradients: pass the first weights as "
                          "model=, or by session.push_weights(model) of rank 0")
 
     @method
     def set_worker_weight(self, worker_id, weight):
+        """Raises ValueError: the gradients of all ranks have the same weight."""
         raise ValueError("weights of workers need a strategy, such as create_parameter_server('weighted')")
 
     @method
     def save(self, path):
+        """Raises ValueError: checkpoints are in the checkpoint_dir."""
         raise ValueError("save() needs a strategy; with an optimizer pass checkpoint_dir=, or call ps.deployment.checkpoint()")
 
 

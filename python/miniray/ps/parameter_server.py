@@ -53,6 +53,7 @@ class method:
         return self if server is None else method(self._function, server)
 
     def remote(self, *args, **kwargs):
+        """Calls the method; returns an ObjectRef at once."""
         return self._function(self._server, *args, **kwargs)
 
     def __call__(self, *args, **kwargs):

@@ -1,15 +1,17 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 from typing_extensions import ParamSpec
 
 from miniray import ActorHandle, ObjectRef
+from miniray.ps._optimizer_server import OptimizerServer
 from miniray.ps.strategies import SyncStrategy
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _Weights = Sequence[Any] | Mapping[str, Any]
 _Path = str | os.PathLike[str]
+_Optimizer = Literal["sgd", "nesterov", "adagrad", "rmsprop", "adam", "adamw", "lamb", "ftrl"]
 _Strategy = str | SyncStrategy | type[SyncStrategy] | Callable[[Any], Any]
 
 class _Method(Generic[_P, _T]):
@@ -47,8 +49,20 @@ class ParameterServer:
     set_worker_weight: _SetWeight
     save: _Save
 
+@overload
+def create_parameter_server(strategy: _Optimizer, *, lr: float, model: Any = ..., buffers: Sequence[str] = ...,
+                            num_workers: int | None = ..., consistency: str | None = ..., num_servers: int = ...,
+                            replicas: int | None = ..., checkpoint_dir: _Path | None = ...,
+                            checkpoint_every: float | None = ..., timeout: float = ..., **kwargs: Any) -> OptimizerServer: ...
+@overload
+def create_parameter_server(strategy: None = ..., *, optimizer: str, lr: float, model: Any = ...,
+                            buffers: Sequence[str] = ..., num_workers: int | None = ..., consistency: str | None = ...,
+                            num_servers: int = ..., replicas: int | None = ..., checkpoint_dir: _Path | None = ...,
+                            checkpoint_every: float | None = ..., timeout: float = ..., **kwargs: Any) -> OptimizerServer: ...
+@overload
 def create_parameter_server(strategy: _Strategy | None = ..., *, checkpoint_dir: _Path | None = ...,
                             checkpoint_every: float | None = ..., restore: _Path | None = ..., resume: bool = ...,
                             **kwargs: Any) -> ParameterServer: ...
+def checked_workers(workers: Iterable[ActorHandle[Any]], on_dead: str) -> list[ActorHandle[Any]]: ...
 def copied_weights(worker: ActorHandle[Any]) -> ObjectRef[Any]: ...
 def checked_weight(worker_id: int, weight: float) -> tuple[int, float]: ...

@@ -4,8 +4,8 @@
  *   a query    gathering ── the pushes before it are sent, and no other is asked ──► asked ── answered ──► ended
  *
  * Requests made while others are under way are gathered into one message. Consecutive pushes of single rows whose keys
- * ascend, with the same learning rate, become one section (a run). In rounds (`holds`) a batch gathers until it is closed
- * at the end of the step, so that a step is one contribution.
+ * ascend, with the same learning rate, become one section (a run). In rounds (`holds`) a batch gathers until it is
+ * closed at the end of the step, so that a step is one contribution.
  *
  * Seqs      Each section of a batch has a seq, and the batch has that of its last one. A seq that the slot had applied
  *           when this term began is never put into a batch, so no batch contains an applied section, regardless of how

@@ -209,6 +209,9 @@ typedef struct mr_ps_scheduler_options {
      * slot was saved for this long, and at most 10 minutes; the log says what is missing. A second signal, a second or
      * more after the first, ends the wait. [30 s]; negative: a stop makes no checkpoint */
     int64_t final_checkpoint_us;
+    /* Processes that may be connected as readers (MR_PS_READER) at the same time, at most 1,024. A scheduler that is
+     * restarted with another number uses it after the next return to a checkpoint. [0] */
+    uint32_t readers;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options {
@@ -286,8 +289,8 @@ typedef struct mr_ps_metric { /* a number that a process reports */
 } mr_ps_metric;
 
 typedef struct mr_ps_process {
-    int role;        /* MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS */
-    uint32_t number; /* of the server, or the rank */
+    int role;        /* MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS, MR_PS_READERS */
+    uint32_t number; /* of the server, the rank, or the reader */
     uint64_t incarnation;
     char address[MR_PS_ADDRESS_MAX];
     int here;          /* 0: no message for some seconds, or its link broke */

@@ -25,6 +25,10 @@
  *                ASP   ranks do not wait for each other.
  *              Without rounds (ASP, SSP) a worker may work without steps. Each of its pushes then counts once, and none
  *              is repeated after a crash. After its first mr_ps_begin, a worker must open a step for every request.
+ * Readers      A reader (mr_ps_connect with MR_PS_READER) pulls and holds no rank: no rank waits for it, and it has no
+ *              steps. Each of its pulls from a table of BSP shows one step of all ranks: the newest that had ended in
+ *              every slot when the pull was made, or a later one; other pulls show what the slots have. A pull is
+ *              repeated, without a call, while rounds end faster than it is answered.
  * MR_STALE     All replicas of a slot were lost: all tables continue from the newest checkpoint, or are empty if there
  *              is none, and pushes acknowledged after that checkpoint are lost. mr_last_error names the checkpoint.
  *              With steps, the open step is void, and mr_ps_begin returns the step to continue with. Without steps, the
@@ -44,6 +48,7 @@ extern "C" {
 #endif
 
 #define MR_PS_ANY_RANK   (-1)     /* the lowest rank that no process holds */
+#define MR_PS_READER     (-2)     /* no rank: the connection only pulls */
 #define MR_PS_TIMEOUT_US 60000000 /* of requests without a ticket */
 
 enum { MR_PS_ADDRESS_MAX = 64 }; /* bytes of an address, with the NUL */
@@ -56,7 +61,8 @@ typedef struct mr_ps_ticket {
 typedef enum mr_ps_consistency { MR_PS_ASP, MR_PS_SSP, MR_PS_BSP } mr_ps_consistency;
 
 typedef struct mr_ps_info {
-    uint32_t rank, ranks, slots, servers, replicas;
+    uint32_t rank; /* of a reader: UINT32_MAX */
+    uint32_t ranks, slots, servers, replicas;
     mr_ps_consistency consistency; /* default of tables */
     uint32_t staleness;            /* SSP */
     int mixed_consistency;         /* 1: tables with rounds and tables without may be mixed */
@@ -67,7 +73,13 @@ typedef struct mr_ps_info {
 /* Waits until servers have registered and this process holds the rank. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
  * (NULL: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT). An earlier process of the rank is replaced: its calls return
  * MR_EXISTS. MR_TIMEOUT: the error says what is missing (no scheduler, no servers, …). MR_NOT_FOUND: no such rank.
- * MR_INVALID: not an address. */
+ * MR_INVALID: not an address.
+ *
+ * `rank` MR_PS_READER: a reader, which needs a place of mr_ps_scheduler_options.readers. The place of a process that
+ * has ended is free within seconds. MR_TIMEOUT also: all places are taken. MR_DENIED: the deployment has no readers. A
+ * reader opens and lists tables, pulls, sends and handles messages and reports metrics. Other calls return MR_DENIED:
+ * mr_ps_begin, _end, _skip, _leave, _barrier, _set_state_dir and _dataset_*, pushes, and the creation and drop of
+ * tables. */
 MR_API MR_MUST mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out);
 /* Does not wait: pushes that are not acknowledged may be lost. No other call may be in progress. */
 MR_API void mr_ps_close(mr_ps *ps);
@@ -413,6 +425,7 @@ MR_API uint64_t mr_ps_skipped(mr_ps *ps);
  * Groups are sums of roles, with ps-lite's numbers. */
 
 enum { MR_PS_SCHEDULER = 1, MR_PS_SERVERS = 2, MR_PS_WORKERS = 4, MR_PS_ALL = 7 };
+enum { MR_PS_READERS = 8 };      /* a role, and part of no group */
 enum { MR_PS_METRICS_MAX = 16 }; /* of a process */
 
 /* Waits until the whole group has reached the barrier of this name: with MR_PS_WORKERS all ranks have called this
@@ -449,8 +462,9 @@ enum { MR_PS_BODY_MAX = 64 * 1024 };
 #define MR_PS_EVERY UINT32_MAX
 
 typedef struct mr_ps_peer {
-    int role;        /* one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS; with MR_PS_EVERY a sum of them */
-    uint32_t number; /* of the server, or the rank; MR_PS_EVERY: all that are connected */
+    int role; /* one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS, MR_PS_READERS; with MR_PS_EVERY a sum of the
+                      * first three */
+    uint32_t number; /* of the server, the rank or the reader; MR_PS_EVERY: all that are connected */
 } mr_ps_peer;
 
 typedef struct mr_ps_message mr_ps_message; /* opaque: a received request */

@@ -41,6 +41,7 @@ enum {
     CONSISTENCY,
     MIXED,
     BACKUP,
+    READERS,
     DEADLINE,
     CHECKPOINT,
     CONSISTENT,
@@ -88,6 +89,7 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed_consistency = 1; return 0;
     case BACKUP: options->backup_workers = (uint32_t)read_number(text, "backup-workers", 0, 1023, state); return 0;
+    case READERS: options->readers = (uint32_t)read_number(text, "readers", 0, 1024, state); return 0;
     case DEADLINE: options->deadline_us = read_every(text, "deadline", state); return 0;
     case CHECKPOINT: options->checkpoint_us = read_every(text, "checkpoint-every", state); return 0;
     case FINAL:
@@ -119,6 +121,7 @@ static const struct argp_option scheduler_options[] = {
      "bsp, ssp:STEPS or asp, for tables that do not choose their own (default: asp)", 0},
     {"mixed-consistency", MIXED, NULL, 0, "Allow bsp tables beside ssp and asp tables; doubles the slots", 0},
     {"backup-workers", BACKUP, "N", 0, "A bsp step ends when all ranks but N have ended it (default: 0)", 0},
+    {"readers", READERS, "N", 0, "Number of readers, which only pull, that may be connected at once (default: 0)", 0},
     {"deadline", DEADLINE, "SECONDS", 0,
      "A bsp step ends this long after the first rank has ended it, without the late ranks (default: no deadline)", 0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Interval of automatic checkpoints (default: none are made)", 0},

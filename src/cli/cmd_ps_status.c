@@ -146,6 +146,7 @@ static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *pr
     ps_overview_print_tables(overview);
     ps_overview_print_data(overview);
     ps_process_list_print_ranks(process_table);
+    ps_process_list_print_readers(process_table);
 }
 
 /* ---- JSON. */

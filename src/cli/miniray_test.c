@@ -179,6 +179,9 @@ static void ps_wants_a_role(void **state) {
     outcome = RUN("ps", "scheduler", "--consistency", "some");
     assert_int_equal(outcome.code, USAGE);
     assert_has(outcome.err, "--consistency must be bsp, ssp:STEPS or asp, not 'some'");
+    outcome = RUN("ps", "local", "--readers", "2000");
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "--readers must be a whole number from 0 to 1024, not '2000'");
     outcome = RUN("ps", "status", "--help");
     assert_good(&outcome);
     assert_has(outcome.out, "--json");

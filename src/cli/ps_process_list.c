@@ -56,7 +56,8 @@ static void print_reports(const mr_ps_process *process, char *text, size_t room)
 }
 
 static bool is_other(const mr_ps_process *process) {
-    return process->role != MR_PS_WORKERS && process->here && process->metric_count != 0;
+    return (process->role == MR_PS_SCHEDULER || process->role == MR_PS_SERVERS) && process->here &&
+           process->metric_count != 0;
 }
 
 void ps_process_list_print_others(const mr_ps_processes *process_table) {
@@ -100,6 +101,26 @@ void ps_process_list_print_ranks(const mr_ps_processes *process_table) {
     text_table_print(table);
 }
 
+/* Readers that are gone are not shown: nobody waits for one to return. */
+void ps_process_list_print_readers(const mr_ps_processes *process_table) {
+    bool any = false;
+    for (uint32_t i = 0; i < process_table->count; i++)
+        any = any || (process_table->processes[i].role == MR_PS_READERS && process_table->processes[i].here);
+    if (!any) return;
+    putchar('\n');
+    text_table *table = text_table_create((const char *const[]){">READER", "LAST HEARD", "METRICS", NULL});
+    for (uint32_t i = 0; i < process_table->count; i++) {
+        const mr_ps_process *process = &process_table->processes[i];
+        char text[1024];
+        if (process->role != MR_PS_READERS || !process->here) continue;
+        print_reports(process, text, sizeof text);
+        text_table_cell(table, "%u", process->number);
+        text_table_cell(table, "%s", text_table_time(process->silent_us));
+        text_table_cell(table, "%s", text);
+    }
+    text_table_print(table);
+}
+
 /* ---- JSON. */
 
 static mr_arg metric_of(const void *item, json_output *json) {
@@ -114,7 +135,10 @@ static mr_arg metric_of(const void *item, json_output *json) {
 }
 
 static const char *role_name(int role) {
-    return role == MR_PS_SCHEDULER ? "scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
+    return role == MR_PS_SCHEDULER ? "scheduler"
+           : role == MR_PS_SERVERS ? "server"
+           : role == MR_PS_READERS ? "reader"
+                                   : "worker";
 }
 
 static mr_arg process_of(const void *item, json_output *json) {

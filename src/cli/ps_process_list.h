@@ -14,7 +14,8 @@ void ps_process_list_print_steps(const mr_ps_processes *process_table);
 void ps_process_list_print_disputes(const mr_ps_processes *process_table); /* a line, if a server reports conflicts */
 /* A table of the metrics of scheduler and servers; nothing if there are none. */
 void ps_process_list_print_others(const mr_ps_processes *process_table);
-void ps_process_list_print_ranks(const mr_ps_processes *process_table); /* a table of ranks with their metrics */
+void ps_process_list_print_ranks(const mr_ps_processes *process_table);
+void ps_process_list_print_readers(const mr_ps_processes *process_table); /* a table of ranks with their metrics */
 
 mr_arg ps_process_list_json(const mr_ps_processes *process_table,
                             json_output *json); /* a list, one map for each process */

@@ -54,6 +54,7 @@ static const field scheduler_fields[] = {
     {COUNT, offsetof(mr_ps_scheduler_options, backup_workers)},
     {AMOUNT, offsetof(mr_ps_scheduler_options, deadline_us)},
     {AMOUNT, offsetof(mr_ps_scheduler_options, final_checkpoint_us)},
+    {COUNT, offsetof(mr_ps_scheduler_options, readers)},
 };
 static const field server_fields[] = {
     {TEXT, offsetof(mr_ps_server_options, scheduler)},

@@ -21,7 +21,7 @@
 #define PS_ACTOR_SCHEDULER "miniray.PsScheduler"
 #define PS_ACTOR_SERVER    "miniray.PsServer"
 
-enum { PS_ACTOR_NAME_MAX = 16, PS_ACTOR_SCHEDULER_ARGS = 17, PS_ACTOR_SERVER_ARGS = 5, PS_ACTOR_WHY_MAX = 512 };
+enum { PS_ACTOR_NAME_MAX = 16, PS_ACTOR_SCHEDULER_ARGS = 18, PS_ACTOR_SERVER_ARGS = 5, PS_ACTOR_WHY_MAX = 512 };
 
 typedef struct ps_actor_refusal { /* why the service could not start, or ended */
     int32_t status;

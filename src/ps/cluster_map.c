@@ -34,7 +34,7 @@ void cluster_map_copy(cluster_map *to, const cluster_map *from) {
     *to = *from;
     to->slots = xcopy(from->slots, from->slot_count * sizeof *to->slots);
     to->servers = xcopy(from->servers, from->server_count * sizeof *to->servers);
-    if (from->ranks != NULL) to->ranks = xcopy(from->ranks, from->rank_count * sizeof *to->ranks);
+    if (from->ranks != NULL) to->ranks = xcopy(from->ranks, cluster_map_clients(from) * sizeof *to->ranks);
 }
 
 /* Index of the server with this id, or the index at which it would be inserted. */
@@ -67,10 +67,10 @@ void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation,
 }
 
 void cluster_map_put_rank(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation) {
-    MR_ASSERT(rank < map->rank_count && map->number != 0 && incarnation != 0);
-    if (map->ranks == NULL) map->ranks = xcalloc(map->rank_count, sizeof *map->ranks);
+    MR_ASSERT(rank < cluster_map_clients(map) && map->number != 0 && incarnation != 0);
+    if (map->ranks == NULL) map->ranks = xcalloc(cluster_map_clients(map), sizeof *map->ranks);
     map->ranks[rank] = (cluster_map_rank){worker, incarnation, map->number};
-    if (map->first_term == 0) map->first_term = map->number;
+    if (map->first_term == 0 && rank < map->rank_count) map->first_term = map->number;
 }
 
 int cluster_map_place(const cluster_map_slot *slot, uint32_t server, uint64_t incarnation) {
@@ -96,11 +96,11 @@ static void write_place(const cluster_map *map, uint32_t id, uint64_t incarnatio
     writer_varint(writer, map->number - since);
 }
 
-/* The next rank from *at on that was assigned after the base; false: there is none. */
+/* The next rank or reader from *at on that was assigned after the base; false: there is none. */
 static bool next_holder(const cluster_map *map, uint64_t base, uint32_t *at) {
     if (map->ranks == NULL) return false;
-    while (*at < map->rank_count && map->ranks[*at].since <= base) ++*at;
-    return *at < map->rank_count;
+    while (*at < cluster_map_clients(map) && map->ranks[*at].since <= base) ++*at;
+    return *at < cluster_map_clients(map);
 }
 
 static void write_slot(const cluster_map *map, const cluster_map_slot *slot, writer *writer) {
@@ -148,7 +148,7 @@ static void write_holders(const cluster_map *map, uint64_t base, writer *writer)
 
 void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer) {
     MR_ASSERT(base < map->number && map->slot_count <= CLUSTER_MAP_SLOTS_MAX &&
-              map->rank_count <= CLUSTER_MAP_RANKS_MAX);
+              cluster_map_clients(map) <= CLUSTER_MAP_RANKS_MAX);
     writer_u8(writer, CLUSTER_MAP_LAYOUT);
 #define X(type, field) writer_##type(writer, map->field);
     HEAD_BEFORE_REPORTED(X)
@@ -157,6 +157,7 @@ void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer) {
     writer_u64(writer, base);
     HEAD_AFTER_BASE(X)
 #undef X
+    writer_u32(writer, map->reader_count);
     write_slots(map, base, writer);
     write_servers(map, base, writer);
     write_holders(map, base, writer);
@@ -190,8 +191,10 @@ static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
     *base = reader_u64(reader);
     HEAD_AFTER_BASE(X)
 #undef X
+    if (!before) head->reader_count = reader_u32(reader);
     return !reader->failed && (before || layout == CLUSTER_MAP_LAYOUT) && head->consistency.kind <= CONSISTENCY_BSP &&
            head->copies <= CLUSTER_MAP_COPIES_MAX && head->rank_count <= CLUSTER_MAP_RANKS_MAX &&
+           head->reader_count <= CLUSTER_MAP_RANKS_MAX - head->rank_count &&
            (!head->mixed || (head->slot_count >= 3 && head->slot_count % 2 == 1)) &&
            (!cluster_map_has_rounds(head) || head->rank_count <= RANK_SET_MAX) &&
            head->rounds.first_count <= head->rank_count && head->slot_count <= CLUSTER_MAP_SLOTS_MAX &&
@@ -271,13 +274,13 @@ static bool read_servers(reader *reader, const cluster_map *head, uint64_t base,
     return !reader->failed;
 }
 
-/* Assigned ranks are stored to `into` unless it is NULL. */
+/* Assigned ranks and readers are stored to `into` unless it is NULL. */
 static bool read_holders(reader *reader, const cluster_map *head, uint64_t base, cluster_map_rank *into) {
     uint32_t count = reader_u32(reader), rank = 0;
     for (uint32_t i = 0; i < count; i++, rank++) {
         cluster_map_rank holder;
         uint64_t gap = reader_varint(reader);
-        if (reader->failed || gap >= head->rank_count - rank) return false;
+        if (reader->failed || gap >= cluster_map_clients(head) - rank) return false;
         rank += (uint32_t)gap;
         if (!read_place(reader, head, SLOT_MESSAGE_RANK, &holder.worker, &holder.incarnation, &holder.since) ||
             holder.since <= base || holder.since > head->number)
@@ -291,7 +294,8 @@ static bool can_follow(const cluster_map *map, const struct cluster_map *head, u
     if (head->number <= map->number) return false;
     if (map->number == 0 || head->generation != map->generation) return base == 0;
     return base <= map->number && head->slot_count == map->slot_count && head->rank_count == map->rank_count &&
-           head->mixed == map->mixed && head->consistency.kind == map->consistency.kind;
+           head->reader_count == map->reader_count && head->mixed == map->mixed &&
+           head->consistency.kind == map->consistency.kind;
 }
 
 /* Applies the checked changes. A complete cluster map replaces everything. */
@@ -301,7 +305,8 @@ static void take(cluster_map *map, const struct cluster_map *head, uint64_t base
         cluster_map_fini(map);
         map->slots = xcalloc(head->slot_count + 1, sizeof *map->slots);
     }
-    if (map->ranks == NULL && head->rank_count != 0) map->ranks = xcalloc(head->rank_count, sizeof *map->ranks);
+    uint32_t clients = cluster_map_clients(head);
+    if (map->ranks == NULL && clients != 0) map->ranks = xcalloc(clients, sizeof *map->ranks);
     next.slots = map->slots;
     next.ranks = map->ranks;
     next.servers = map->servers;
@@ -339,7 +344,7 @@ mr_status cluster_map_follow(cluster_map *map, span bytes) {
                 read_holders(&reader, &head, base, NULL);
     if (!good) return error_set(MR_CORRUPT, "malformed cluster map of %zu bytes", bytes.size);
     take(map, &head, base, again);
-    CHECK_INVARIANTS(map->slot_count + map->server_count + map->rank_count, cluster_map_check(map));
+    CHECK_INVARIANTS(map->slot_count + map->server_count + cluster_map_clients(map), cluster_map_check(map));
     return MR_OK;
 }
 
@@ -354,6 +359,7 @@ void cluster_map_check(const cluster_map *map) {
     MR_ASSERT(map->slot_count <= CLUSTER_MAP_SLOTS_MAX && map->server_count <= CLUSTER_MAP_SERVERS_MAX); /* 1 */
     /* 1 */
     MR_ASSERT(map->rank_count <= (cluster_map_has_rounds(map) ? (uint32_t)RANK_SET_MAX : CLUSTER_MAP_RANKS_MAX));
+    MR_ASSERT(cluster_map_clients(map) <= CLUSTER_MAP_RANKS_MAX);                                   /* 1 */
     MR_ASSERT(map->copies <= CLUSTER_MAP_COPIES_MAX && map->rounds.first_count <= map->rank_count); /* 1 */
     MR_ASSERT(!map->mixed || (map->slot_count >= 3 && map->slot_count % 2 == 1));                   /* 1 */
     for (uint32_t i = 0; i < map->slot_count; i++) check_slot(map, &map->slots[i]);
@@ -361,6 +367,6 @@ void cluster_map_check(const cluster_map *map) {
         MR_ASSERT(i == 0 || map->servers[i - 1].id < map->servers[i].id); /* 3 */
         MR_ASSERT(map->servers[i].since <= map->number);                  /* 3 */
     }
-    for (uint32_t i = 0; map->ranks != NULL && i < map->rank_count; i++)
+    for (uint32_t i = 0; map->ranks != NULL && i < cluster_map_clients(map); i++)
         MR_ASSERT(map->ranks[i].since <= map->number); /* 3 */
 }

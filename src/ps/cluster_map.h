@@ -16,6 +16,10 @@
  * **term**. Terms of a rank only grow, and each belongs to one process; every message of a rank carries the term, and
  * servers accept only the term of the newest cluster map that they know (slot_server.h).
  *
+ * A **reader** is a process that pulls and holds no rank. `ranks` has a place for each, behind the ranks, with a term;
+ * what is said of all ranks (rounds, vector clocks, quiesces) is not said of readers. Numbers of their processes begin
+ * at CLUSTER_MAP_READER, so that no rank's process has one of them.
+ *
  * Invariants (cluster_map_check)
  *   1  Counts are within their bounds; a table with rounds has at most RANK_SET_MAX ranks; a mixed deployment has an
  *      odd number of slots, at least 3.
@@ -24,7 +28,7 @@
  *      of an earlier one.
  *
  * Bytes that violate one of these are not a cluster map. Bytes of CLUSTER_MAP_LAYOUT_BEFORE are read: they have no
- * `reported`, and the process that held the first rank has reported.
+ * readers and no `reported`, and the process that held the first rank has reported.
  *
  * Numbers of cluster maps and incarnations are written as varints (base/varint.h), as distances from the cluster map's
  * own number (d) or folded ones (f): a complete cluster map of 1,000 servers, 2,048 slots and 4,000 ranks is smaller
@@ -41,11 +45,13 @@
  *   1 1 4 1  consistency of tables that name none, copies wanted, staleness; mixed
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
  *   4 4      ranks, slots (where there are rounds the last one is the round state)
+ *   4        readers
  *   4        runs of slots, in order; each: 4 4 the first, how many (a complete cluster map is one run); each slot:
  *     d v 1    epoch, 1 + home (0: none), more;
  *     1        members of its chain; each: v server, f incarnation, d since
  *   4        servers, sorted by id; each: v id, f incarnation, d since, 1 + n address
- *   4        ranks that are assigned, in order; each: v ranks left out before it, v worker, f incarnation, d since */
+ *   4        ranks and readers that are assigned, in order; each: v places left out before it, v worker,
+ *            f incarnation, d since */
 #pragma once
 #include "base/bytes.h"
 #include "ps/consistency.h"
@@ -58,7 +64,8 @@ enum {
     CLUSTER_MAP_LAYOUT_BEFORE = 7,
     CLUSTER_MAP_COPIES_MAX = 4,
     CLUSTER_MAP_SLOTS_MAX = 4096,
-    CLUSTER_MAP_RANKS_MAX = 8192, /* RANK_SET_MAX if there are rounds */
+    CLUSTER_MAP_RANKS_MAX = 8192, /* with readers; RANK_SET_MAX ranks if there are rounds */
+    CLUSTER_MAP_READER = 1 << 16, /* number of the first reader's process */
     CLUSTER_MAP_SERVERS_MAX = 2048
 };
 
@@ -82,9 +89,9 @@ typedef struct cluster_map_server {
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } cluster_map_server;
 
-typedef struct cluster_map_rank { /* the process that holds a rank */
+typedef struct cluster_map_rank { /* the process that holds a rank, or a reader */
     uint32_t worker;
-    uint64_t incarnation, since; /* since 0: no process has held the rank yet */
+    uint64_t incarnation, since; /* since 0: no process yet */
 } cluster_map_rank;
 
 /* A process as the controller knows it. Lists of processes are sorted by id. */
@@ -112,11 +119,22 @@ typedef struct cluster_map { /* a zero-initialized map means "none yet" */
     bool mixed;
     uint8_t copies;
     cluster_map_rounds rounds;
-    uint32_t rank_count, slot_count, server_count;
+    uint32_t rank_count, reader_count, slot_count, server_count;
     cluster_map_slot *slots;     /* owned */
     cluster_map_server *servers; /* owned */
-    cluster_map_rank *ranks;     /* by rank, owned; NULL: no ranks */
+    cluster_map_rank *ranks;     /* by rank, then the readers, owned; NULL: none */
 } cluster_map;
+
+/* Number of ranks and readers. */
+static inline uint32_t cluster_map_clients(const cluster_map *map) { return map->rank_count + map->reader_count; }
+
+/* The place in `ranks` of the process with this number; CLUSTER_MAP_NO_CLIENT: neither a rank nor a reader has it. */
+#define CLUSTER_MAP_NO_CLIENT UINT32_MAX
+static inline uint32_t cluster_map_client(const cluster_map *map, uint32_t worker) {
+    if (worker < map->rank_count) return worker;
+    bool reads = worker >= CLUSTER_MAP_READER && worker - CLUSTER_MAP_READER < map->reader_count;
+    return reads ? map->rank_count + (worker - CLUSTER_MAP_READER) : CLUSTER_MAP_NO_CLIENT;
+}
 
 void cluster_map_fini(cluster_map *map);
 void cluster_map_copy(cluster_map *to, const cluster_map *from); /* `to` is initialized; its content is replaced */
@@ -127,7 +145,7 @@ const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t serv
 /* Adds the server or replaces its incarnation; `since` is the number of this cluster map, which is set. */
 void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation, const char *address);
 
-/* Assigns the rank to this process, with this cluster map's number as its term. */
+/* Assigns the rank, or a reader's place, to this process, with this cluster map's number as its term. */
 void cluster_map_put_rank(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation);
 
 /* If there are rounds, the last slot is the round state; otherwise there is none: NO_ROUND_STATE. The other slots have

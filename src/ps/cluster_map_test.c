@@ -24,6 +24,7 @@ static void fill(cluster_map *map) {
                                 .reported = true,
                                 .copies = 2,
                                 .rank_count = 3,
+                                .reader_count = 2,
                                 .slot_count = 2};
     map->consistency = (consistency){CONSISTENCY_SSP, 4};
     map->rounds = (cluster_map_rounds){2, 1, 1000};
@@ -36,6 +37,7 @@ static void fill(cluster_map *map) {
     cluster_map_put_rank(map, 0, 3, 12);
     cluster_map_put_rank(map, 2, 5, 15);
     map->ranks[2].since = 4;
+    cluster_map_put_rank(map, 4, CLUSTER_MAP_READER + 1, 16);
 }
 
 static span encode(const cluster_map *map, uint64_t base, uint8_t **bytes) {
@@ -58,7 +60,8 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
     assert_memory_equal(&again.rounds, &map.rounds, sizeof map.rounds);
     assert_memory_equal(again.slots, map.slots, 2 * sizeof *map.slots);
-    assert_memory_equal(again.ranks, map.ranks, 3 * sizeof *map.ranks);
+    assert_memory_equal(again.ranks, map.ranks, 5 * sizeof *map.ranks);
+    assert_true(again.reader_count == 2 && cluster_map_clients(&again) == 5);
     assert_int_equal(again.server_count, 2);
     assert_string_equal(cluster_map_find(&again, 1)->address, "uno");
     assert_true(cluster_map_find(&again, 7)->incarnation == 17 && cluster_map_find(&again, 2) == NULL);
@@ -66,29 +69,48 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     assert_int_equal(cluster_map_place(&again.slots[0], 7, 18), -1);
     cluster_map_copy(&copy, &again);
     assert_memory_equal(copy.slots, map.slots, 2 * sizeof *map.slots);
-    assert_memory_equal(copy.ranks, map.ranks, 3 * sizeof *map.ranks);
+    assert_memory_equal(copy.ranks, map.ranks, 5 * sizeof *map.ranks);
     cluster_map_fini(&copy);
     cluster_map_fini(&again);
     cluster_map_fini(&map);
     free(bytes);
 }
 
-/* The layout before has no `reported`: a loss is reported when the first rank is assigned. */
+/* Readers have the places behind the ranks, and numbers that no rank has. */
+static void readers_have_places_behind_the_ranks(void **state) {
+    cluster_map map = {.number = 3, .rank_count = 3, .reader_count = 2};
+    assert_true(cluster_map_client(&map, 0) == 0 && cluster_map_client(&map, 2) == 2);
+    assert_true(cluster_map_client(&map, 3) == CLUSTER_MAP_NO_CLIENT);
+    assert_true(cluster_map_client(&map, CLUSTER_MAP_READER - 1) == CLUSTER_MAP_NO_CLIENT);
+    assert_true(cluster_map_client(&map, CLUSTER_MAP_READER) == 3 &&
+                cluster_map_client(&map, CLUSTER_MAP_READER + 1) == 4);
+    assert_true(cluster_map_client(&map, CLUSTER_MAP_READER + 2) == CLUSTER_MAP_NO_CLIENT);
+    cluster_map_put_rank(&map, 3, CLUSTER_MAP_READER, 7);
+    assert_int_equal(map.first_term, 0); /* a reader has not pushed */
+    cluster_map_put_rank(&map, 1, 1, 7);
+    assert_int_equal(map.first_term, 3);
+    cluster_map_fini(&map);
+}
+
+/* The layout before has no `reported`: a loss is reported when the first rank is assigned. It has no readers. */
 static void the_layout_before_is_read(void **state) {
-    enum { REPORTED_AT = 1 + 4 * 8 + 1 };
+    enum { REPORTED_AT = 1 + 4 * 8 + 1, READERS_AT = REPORTED_AT + 1 + 2 * 8 + 1 + 1 + 4 + 1 + 5 * 4 };
     for (int assigned = 0; assigned < 2; assigned++) {
         cluster_map map, again = {0};
         uint8_t *bytes;
         fill(&map);
+        map.ranks[4] = (cluster_map_rank){0};
         if (!assigned) map.first_term = 0;
         span all = encode(&map, 0, &bytes);
         bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE;
-        memmove(&bytes[REPORTED_AT], &bytes[REPORTED_AT + 1], all.size - REPORTED_AT - 1);
-        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 1)), MR_OK);
+        memmove(&bytes[READERS_AT], &bytes[READERS_AT + 4], all.size - READERS_AT - 4);
+        memmove(&bytes[REPORTED_AT], &bytes[REPORTED_AT + 1], all.size - REPORTED_AT - 5);
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 5)), MR_OK);
+        assert_int_equal(again.reader_count, 0);
         assert_true(again.lost && again.reported == (assigned == 1) && again.first_term == map.first_term);
         assert_memory_equal(again.ranks, map.ranks, 3 * sizeof *map.ranks);
         bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE - 1;
-        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 1)), MR_CORRUPT);
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 5)), MR_CORRUPT);
         cluster_map_fini(&again);
         cluster_map_fini(&map);
         free(bytes);
@@ -300,6 +322,7 @@ static void a_large_one_fits_the_metadata(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster_maps_come_back_as_they_went),
+        cmocka_unit_test(readers_have_places_behind_the_ranks),
         cmocka_unit_test(the_layout_before_is_read),
         cmocka_unit_test(slots_with_rounds_beside_others),
         cmocka_unit_test(a_mixed_map_has_two_halves_and_a_round_state),

@@ -40,7 +40,7 @@ uint64_t consistency_slowest(const uint64_t *names, size_t rank_count) {
 }
 
 static consistency_verdict judge_version(uint64_t version, uint64_t wanted) {
-    if (wanted == version) return CONSISTENCY_NOW;
+    if (wanted == version || wanted == CONSISTENCY_NEWEST) return CONSISTENCY_NOW;
     if (wanted > version) return CONSISTENCY_WAIT;
     return wanted + 1 == version ? CONSISTENCY_KEPT : CONSISTENCY_NEVER;
 }
@@ -48,8 +48,8 @@ static consistency_verdict judge_version(uint64_t version, uint64_t wanted) {
 consistency_verdict consistency_judge(bool rounds, consistency_state *state, const consistency_pull *pull) {
     if (rounds) return judge_version(state->version, pull->step);
     MR_ASSERT(state->names != NULL);
-    MR_ASSERT(pull->rank < state->rank_count);
-    if (state->names[pull->rank] < pull->name || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
+    bool pushes = pull->rank < state->rank_count;
+    if ((pushes && state->names[pull->rank] < pull->name) || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
     if (pull->step == 0) return CONSISTENCY_NOW;
     if (!state->counted) state->slowest = consistency_slowest(state->names, state->rank_count);
     state->counted = true;

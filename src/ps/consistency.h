@@ -11,6 +11,9 @@
  * for it. Its next push of any step counts it again. So leaving is a push like any other: it is acknowledged,
  * replicated, and part of a checkpoint.
  *
+ * A reader (cluster_map.h) has no step, and no rank waits for it. In BSP it pulls CONSISTENCY_NEWEST, whatever that is
+ * in the slot, and then by its number (kv/client/reader_pull.h).
+ *
  * Except in BSP the answer must also include what the requester knows: its own last acknowledged seq, and the last lsn
  * in an answer to it. So no rank gets an older state than it has seen.
  *
@@ -69,8 +72,10 @@ typedef struct consistency_state { /* applied state of a slot */
     uint64_t slowest;
 } consistency_state;
 
+#define CONSISTENCY_NEWEST UINT64_MAX /* of a pull in BSP: the version that the slot has */
+
 typedef struct consistency_pull {
-    uint32_t rank;
+    uint32_t rank;      /* from rank_count on: a reader */
     uint64_t step;      /* step that all ranks must have ended; in BSP the version */
     uint64_t name, lsn; /* last acknowledged seq and lsn that the requester knows */
 } consistency_pull;

@@ -46,6 +46,17 @@ static void texts(void **state) {
     }
 }
 
+static void a_reader_waits_for_no_rank(void **state) {
+    const consistency_pull pull = {.rank = 3, .lsn = 20};
+    assert_int_equal(judge(CONSISTENCY_ASP, 0, pull), CONSISTENCY_NOW);
+    assert_int_equal(judge(CONSISTENCY_SSP, 0, pull), CONSISTENCY_NOW);
+    assert_int_equal(judge(CONSISTENCY_ASP, 0, (consistency_pull){.rank = 3, .lsn = 21}), CONSISTENCY_WAIT);
+    assert_int_equal(judge(CONSISTENCY_BSP, 0, (consistency_pull){.rank = 3, .step = CONSISTENCY_NEWEST}),
+                     CONSISTENCY_NOW);
+    assert_int_equal(judge(CONSISTENCY_BSP, 0, (consistency_pull){.rank = 3, .step = 5}), CONSISTENCY_KEPT);
+    assert_int_equal(judge(CONSISTENCY_BSP, 0, (consistency_pull){.rank = 3, .step = 4}), CONSISTENCY_NEVER);
+}
+
 /* Pulls of the same state, each with its own bound. */
 static void a_pull_says_what_it_needs(void **state) {
     assert_int_equal(consistency_needs((consistency){CONSISTENCY_ASP, 0}, 9), 0);
@@ -101,6 +112,7 @@ int main(void) {
         cmocka_unit_test(bounded_pulls_wait_for_the_slowest),
         cmocka_unit_test(rounds_name_their_version),
         cmocka_unit_test(texts),
+        cmocka_unit_test(a_reader_waits_for_no_rank),
         cmocka_unit_test(a_pull_says_what_it_needs),
         cmocka_unit_test(a_rank_that_has_left_is_not_waited_for),
     };

@@ -259,7 +259,7 @@ static void order_marks(controller *controller, bool news) {
 static void tell_those_it_begins_with(controller *controller, const cluster_map *map, bool anew) {
     for (uint32_t i = 0; anew && i < map->server_count; i++)
         batcher_add(controller->batcher, map->servers[i].address, NULL);
-    for (uint32_t i = 0; i < map->rank_count; i++) {
+    for (uint32_t i = 0; i < cluster_map_clients(map); i++) {
         if (map->ranks[i].since != map->number) continue;
         const known *known = find(&controller->workers, map->ranks[i].worker);
         if (known != NULL && known->address[0] != '\0') batcher_add(controller->batcher, known->address, NULL);
@@ -273,7 +273,7 @@ static void on_map(void *context, const cluster_map *map) {
         const cluster_map_server *server = &map->servers[i];
         read_of(controller, &controller->servers, server->id, server->incarnation, server->address);
     }
-    for (uint32_t i = 0; i < map->rank_count; i++) {
+    for (uint32_t i = 0; i < cluster_map_clients(map); i++) {
         const cluster_map_rank *rank = &map->ranks[i];
         if (rank->since != 0) read_of(controller, &controller->workers, rank->worker, rank->incarnation, "");
     }
@@ -370,6 +370,7 @@ static void begin(controller *controller) {
                       .origin = controller->checkpointer.origin,
                       .lost = loses(controller, batcher_map(controller->batcher)),
                       .rank_count = controller->options.rank_count,
+                      .reader_count = controller->options.reader_count,
                       .slot_count = controller->options.slot_count,
                       .slots = xcalloc(controller->options.slot_count + 1, sizeof(cluster_map_slot))};
     map_planner_first(&facts, controller->expected + 1, rng_next(controller->options.rng), &controller->proposed);
@@ -476,7 +477,8 @@ static void take_gate(controller *controller, const slot_message_head *from, con
                                                           .ready = message->status == SLOT_MESSAGE_OK};
 }
 
-/* Only a process that holds a rank can report. */
+/* Only a process that holds a rank can report: a reader tells its program of the loss as well, but another program
+ * has trained. */
 static void take_report(controller *controller, const slot_message_head *from, const slot_message *message) {
     const cluster_map *map = batcher_map(controller->batcher);
     bool holds = false;
@@ -521,6 +523,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 controller *controller_create(const controller_options *options, int64_t now_us) {
     MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
     MR_ASSERT(options->slot_count <= CLUSTER_MAP_SLOTS_MAX && options->rank_count <= CLUSTER_MAP_RANKS_MAX);
+    MR_ASSERT(options->reader_count <= CLUSTER_MAP_RANKS_MAX - options->rank_count);
     MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0 && options->hold_us > 0);
     controller *controller =
         XNEW(struct controller, .options = *options, .now_us = now_us, .servers.most = CLUSTER_MAP_SERVERS_MAX,

@@ -66,6 +66,7 @@ typedef struct controller_options {
     uint8_t copies;
     cluster_map_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* first_servers: number of servers to wait for */
+    uint32_t reader_count;
     /* A worker holds only the rank of its own number (rank_assignment_own). */
     bool own_ranks;
     /* The number of the cluster map with which the deployment was stopped on purpose: a restart from it is not

@@ -43,8 +43,10 @@ enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
 
 typedef enum rank_spread {
     RANK_HEADS, /* pulls go to the head of a slot */
-    RANK_HOT,   /* with read replicas: pulls go to one replica while it answers; otherwise to the head */
-    RANK_ANY    /* pulls go to all replicas in turn */
+    /* with read replicas: pulls go to one replica while it answers; otherwise, and for CONSISTENCY_NEWEST, which is
+     * newest there, to the head */
+    RANK_HOT,
+    RANK_ANY /* pulls go to all replicas in turn */
 } rank_spread;
 
 typedef struct rank_options {
@@ -119,9 +121,9 @@ typedef enum rank_pull_kind {
     RANK_PULL_FRESH
 } rank_pull_kind;
 
-/* Pulls from a slot. One pull at a time per slot; a newer one replaces it. `step`: with rounds the version, otherwise
- * the step that all ranks must have ended (consistency_needs). The shared buffer of the query is held until the
- * answer; NULL: the query is copied. */
+/* Pulls from a slot. One pull at a time per slot; a newer one replaces it. `step`: with rounds the version, or
+ * CONSISTENCY_NEWEST, otherwise the step that all ranks must have ended (consistency_needs). The shared buffer of the
+ * query is held until the answer; NULL: the query is copied. */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes, rank_pull_kind kind);
 
 /* Sets the priority of a slot, 0 at first: from now on waiting requests of this rank for the slot go before those for

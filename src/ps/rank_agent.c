@@ -19,9 +19,9 @@ struct rank_agent {
     quiesce_client quiesce;
     bool said; /* the controller has the report that all ranks stand still in this pause */
     uint64_t generation;
-    uint64_t reported; /* generation whose loss the program has learned of; 0: none */
-    uint32_t rank_count;
-    uint64_t *terms; /* by rank, owned; 0: not held by this process */
+    uint64_t reported;   /* generation whose loss the program has learned of; 0: none */
+    uint32_t rank_count; /* with readers (cluster_map_clients) */
+    uint64_t *terms;     /* by rank, owned; 0: not held by this process */
 };
 
 static bool is_mine(const rank_agent *agent, const cluster_map_rank *part) {
@@ -43,13 +43,13 @@ static void on_map(void *context, const cluster_map *map) {
     if (agent->generation != map->generation) quiesce_client_forget(&agent->quiesce);
     agent->generation = map->generation;
     for (uint32_t i = 0; i < agent->rank_count; i++) {
-        bool goes_on = i < map->rank_count && agent->terms[i] == map->ranks[i].since;
+        bool goes_on = i < cluster_map_clients(map) && agent->terms[i] == map->ranks[i].since;
         if (agent->terms[i] == 0 || goes_on) continue;
         agent->terms[i] = 0;
         options->on_end(options->context, i);
     }
-    count_ranks(agent, map->rank_count);
-    for (uint32_t i = 0; i < map->rank_count; i++) {
+    count_ranks(agent, cluster_map_clients(map));
+    for (uint32_t i = 0; i < agent->rank_count; i++) {
         if (agent->terms[i] != 0 || !is_mine(agent, &map->ranks[i])) continue;
         agent->terms[i] = map->ranks[i].since;
         options->on_begin(options->context, i, agent->terms[i]);
@@ -192,7 +192,7 @@ const cluster_map *rank_agent_map(const rank_agent *agent) { return batcher_map(
 
 void rank_agent_check(const rank_agent *agent) {
     const cluster_map *map = rank_agent_map(agent);
-    MR_ASSERT(agent->rank_count == map->rank_count); /* 1 */
+    MR_ASSERT(agent->rank_count == cluster_map_clients(map)); /* 1 */
     for (uint32_t i = 0; i < agent->rank_count; i++)
         MR_ASSERT(agent->terms[i] == 0 || agent->terms[i] == map->ranks[i].since);        /* 1 */
     MR_ASSERT(agent->quiesce.number == 0 || agent->quiesce.number > agent->quiesce.over); /* 2 */

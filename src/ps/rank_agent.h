@@ -5,6 +5,8 @@
  *       ▲                                                             │
  *       └──── a cluster map assigns it to another, or once more ──────┘
  *
+ * A reader (cluster_map.h) holds its place like a rank, as the rank of that number; it ignores pauses.
+ *
  * The host creates a rank (rank.h) at on_begin, begun with the term, and destroys it at on_end. Messages of a term that
  * is over have no effect: servers have the cluster map that ended the term, or refuse a process with a later one.
  *
@@ -15,7 +17,8 @@
  * begin a step (rank_agent_rests), and the agent asks the host for the steps of its ranks (`stands`).
  *
  * Invariants (rank_agent_check)
- *   1  A rank is held in the term that the newest cluster map gives it; there are as many ranks as in that cluster map.
+ *   1  A rank is held in the term that the newest cluster map gives it; there are as many ranks and readers as in that
+ *      cluster map.
  *   2  The current pause is later than all pauses that are over (quiesce_client.h).
  *
  * Pure: bytes in, bytes out, ticks. */

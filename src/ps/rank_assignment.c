@@ -89,26 +89,39 @@ static bool share(worker_pool *pool, cluster_map *map) {
     return changed;
 }
 
-bool rank_assignment_next(cluster_map *map, const cluster_map_process *workers, size_t count) {
-    if (map->rank_count == 0) return false;
-    if (map->ranks == NULL) map->ranks = xcalloc(map->rank_count, sizeof *map->ranks);
-    worker_pool pool = {workers, count, xcalloc(count + 1, sizeof(uint32_t))};
-    for (uint32_t rank = 0; rank < map->rank_count; rank++) pool.plays[holder_of(&pool, map, rank)]++;
-    bool filled = fill(&pool, map), shared = share(&pool, map);
-    free(pool.plays);
-    return filled || shared;
-}
-
-bool rank_assignment_own(cluster_map *map, const cluster_map_process *workers, size_t count) {
+/* Gives the places of their own numbers to these processes. */
+static bool take_own(cluster_map *map, const cluster_map_process *workers, size_t count) {
     bool changed = false;
-    if (map->rank_count == 0) return false;
-    if (map->ranks == NULL) map->ranks = xcalloc(map->rank_count, sizeof *map->ranks);
-    for (size_t i = 0; i < count && workers[i].id < map->rank_count; i++) {
-        const cluster_map_rank *rank = &map->ranks[workers[i].id];
+    for (size_t i = 0; i < count; i++) {
+        uint32_t place = cluster_map_client(map, workers[i].id);
+        if (place == CLUSTER_MAP_NO_CLIENT) continue;
+        const cluster_map_rank *rank = &map->ranks[place];
         bool plays = rank->since != 0 && rank->worker == workers[i].id;
         if (!is_here(&workers[i]) || (plays && rank->incarnation >= workers[i].incarnation)) continue;
-        cluster_map_put_rank(map, workers[i].id, workers[i].id, workers[i].incarnation);
+        cluster_map_put_rank(map, place, workers[i].id, workers[i].incarnation);
         changed = true;
     }
     return changed;
+}
+
+static bool has_places(cluster_map *map) {
+    if (cluster_map_clients(map) == 0) return false;
+    if (map->ranks == NULL) map->ranks = xcalloc(cluster_map_clients(map), sizeof *map->ranks);
+    return true;
+}
+
+bool rank_assignment_next(cluster_map *map, const cluster_map_process *workers, size_t count) {
+    size_t ranks = 0; /* the processes behind these are readers */
+    while (ranks < count && workers[ranks].id < CLUSTER_MAP_READER) ranks++;
+    if (!has_places(map)) return false;
+    worker_pool pool = {workers, ranks, xcalloc(ranks + 1, sizeof(uint32_t))};
+    for (uint32_t rank = 0; rank < map->rank_count; rank++) pool.plays[holder_of(&pool, map, rank)]++;
+    bool filled = fill(&pool, map), shared = share(&pool, map);
+    free(pool.plays);
+    bool reads = take_own(map, workers + ranks, count - ranks);
+    return filled || shared || reads;
+}
+
+bool rank_assignment_own(cluster_map *map, const cluster_map_process *workers, size_t count) {
+    return has_places(map) && take_own(map, workers, count);
 }

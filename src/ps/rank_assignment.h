@@ -12,6 +12,8 @@
  * until another leaves. A rank that changes its worker resumes after its last acknowledged push (rank.h): nothing is
  * lost with the process, and the term in the cluster map fences the former worker (cluster_map.h).
  *
+ * A reader's place is held by the process of its number, in either way (cluster_map.h); a reader holds no rank.
+ *
  * Pure: the same facts give the same assignment. */
 #pragma once
 #include "ps/cluster_map.h"

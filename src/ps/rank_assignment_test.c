@@ -145,8 +145,29 @@ static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
     cluster_map_fini(&world.map);
 }
 
+/* A reader gets no rank, also when ranks have no process, and no other process gets its place. */
+static void a_reader_has_its_own_place_and_no_rank(void **state) {
+    world world;
+    start(&world, 2, 1);
+    world.map.reader_count = 2;
+    world.workers[1] = (cluster_map_process){.id = CLUSTER_MAP_READER + 1, .incarnation = 40, .alive = true};
+    world.workers[2] = (cluster_map_process){.id = CLUSTER_MAP_READER + 2, .incarnation = 41, .alive = true};
+    world.count = 3; /* the last reader has no place */
+    assert_true(next(&world));
+    assert_true(holder(&world, 0) == 0 && holder(&world, 1) == 0);
+    assert_true(world.map.ranks[2].since == 0 && world.map.ranks[3].incarnation == 40);
+    assert_false(next(&world));
+    assert_false(rank_assignment_own(&world.map, world.workers, world.count));
+    world.workers[1].incarnation = 50;
+    world.map.number++;
+    assert_true(rank_assignment_own(&world.map, world.workers, world.count));
+    assert_true(holder(&world, 3) == CLUSTER_MAP_READER + 1 && world.map.ranks[3].incarnation == 50);
+    cluster_map_fini(&world.map);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reader_has_its_own_place_and_no_rank),
         cmocka_unit_test(each_plays_the_rank_of_its_number),
         cmocka_unit_test(a_rank_whose_process_is_gone_is_played_by_another),
         cmocka_unit_test(without_workers_nothing_changes),

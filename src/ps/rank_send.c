@@ -200,7 +200,7 @@ void rank_tick_round_state(rank *rank) {
 static uint32_t place_of(rank *rank, uint32_t slot) {
     rank_lane *lane = &rank->lanes[slot];
     bool hot = batcher_map(rank->batcher)->slots[slot].more != 0;
-    if (lane->fresh || rank->options.spread == RANK_HEADS) return 0;
+    if (lane->fresh || lane->step == CONSISTENCY_NEWEST || rank->options.spread == RANK_HEADS) return 0;
     if (rank->options.spread == RANK_HOT) return hot ? rank->options.rank + slot + lane->tries : 0;
     return rank->options.rank + slot + lane->tries++;
 }

@@ -57,7 +57,7 @@ void replica_make_copy(replica *replica) {
                           rounds->backup != 0 || rounds->deadline_us != 0);
     replica->name_count = replica->rank_count;
     replica->names = xcalloc(replica->name_count, sizeof *replica->names);
-    replica->shown = xcalloc(replica->rank_count, sizeof *replica->shown);
+    replica->shown = xcalloc(replica->client_count, sizeof *replica->shown);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
     if (keeps) replica->contributions = xcalloc(replica->rank_count, sizeof *replica->contributions);
 }
@@ -164,6 +164,7 @@ void replica_enter(replica *replica, const cluster_map *map) {
     if (slot->epoch <= replica->epoch) return;
     MR_ASSERT(replica->rank_count == 0 || replica->rank_count == map->rank_count);
     replica->rank_count = map->rank_count;
+    replica->client_count = cluster_map_clients(map);
     replica->consistency = cluster_map_consistency(map, replica->slot);
     replica->rounds = map->rounds;
     replica->birth = map->birth;
@@ -296,7 +297,7 @@ static bool is_request(const slot_message *message) {
 }
 
 static void refuse(replica *replica, const slot_message *message) {
-    MR_ASSERT(is_request(message) && message->rank < replica->rank_count);
+    MR_ASSERT(is_request(message) && message->rank < replica->client_count);
     static const slot_message_kind answers[] = {
         [SLOT_MESSAGE_PULL] = SLOT_MESSAGE_PULLED, [SLOT_MESSAGE_HELLO] = SLOT_MESSAGE_CLOCK};
     if (message->kind == SLOT_MESSAGE_PUSH)
@@ -307,7 +308,8 @@ static void refuse(replica *replica, const slot_message *message) {
 }
 
 static void take_request(replica *replica, const slot_message *message, shared_bytes *bytes) {
-    if (message->rank >= replica->rank_count) return;
+    bool is_reader = message->rank >= replica->rank_count; /* pulls, and never pushes */
+    if (is_reader && (message->rank >= replica->client_count || message->kind == SLOT_MESSAGE_PUSH)) return;
     bool reads = message->kind == SLOT_MESSAGE_PULL && (message->entry & SLOT_MESSAGE_PULL_FRESH) == 0 &&
                  replica_may_show(replica);
     if (message->epoch != replica->epoch || (replica->phase != REPLICA_SERVING && !reads)) {
@@ -365,8 +367,8 @@ static bool fits(const replica *replica, const slot_message *message) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
     if (message->lsn == 0) return true;
     switch (message->entry) {
-    case REPLICA_LOG_PUSH:
-    case REPLICA_LOG_FRESH: return !rounds && message->rank < replica->rank_count;
+    case REPLICA_LOG_PUSH: return !rounds && message->rank < replica->rank_count;
+    case REPLICA_LOG_FRESH: return !rounds && message->rank < replica->client_count;
     case REPLICA_LOG_ROUND:
         return rounds && round_state_read_round(message->payload, replica->rank_count, &(round_state_round){0});
     case REPLICA_LOG_NORMS:

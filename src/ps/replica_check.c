@@ -107,7 +107,7 @@ static void check_waiters(const replica *replica) {
     MR_ASSERT(replica->waiter_count == 0 || replica_may_show(replica));
     for (size_t i = 0; i < replica->waiter_count; i++) {
         const slot_message *waiter = &replica->waiters[i];
-        MR_ASSERT(waiter->rank < replica->rank_count && (waiter->bytes != NULL || waiter->payload.size == 0));
+        MR_ASSERT(waiter->rank < replica->client_count && (waiter->bytes != NULL || waiter->payload.size == 0));
         MR_ASSERT(i == 0 || waiter[-1].priority >= waiter->priority);
         for (size_t k = 0; k < i; k++) MR_ASSERT(replica->waiters[k].rank != waiter->rank);
     }

@@ -99,10 +99,11 @@ struct replica {
 
     consistency consistency;
     uint32_t rank_count;
-    uint32_t name_count; /* at least rank_count: includes ranks of an earlier generation (replica_snapshot.c) */
-    void *values;        /* owned; NULL: no replica */
-    uint64_t *names;     /* last applied seq, by rank */
-    uint64_t *logged;    /* last seq in the log, otherwise the last applied one, by rank */
+    uint32_t client_count; /* ranks and readers: those that pull */
+    uint32_t name_count;   /* at least rank_count: includes ranks of an earlier generation (replica_snapshot.c) */
+    void *values;          /* owned; NULL: no replica */
+    uint64_t *names;       /* last applied seq, by rank */
+    uint64_t *logged;      /* last seq in the log, otherwise the last applied one, by rank */
     uint64_t version;
     uint64_t marked;         /* last checkpoint that was cut; with rounds only the round state has it */
     uint32_t marked_version; /* in a mixed deployment, of a slot without rounds: 1 + the version of the rounds in it */
@@ -114,7 +115,7 @@ struct replica {
     uint64_t turned;       /* lsn of the last round; 0: the version before is not known */
     slot_message *waiters; /* waiting pulls, owned, by descending priority; queries are held */
     size_t waiter_count, waiter_room;
-    replica_shown *shown;                /* last large answers, by rank, owned */
+    replica_shown *shown;                /* last large answers, by rank, then the readers, owned */
     bool moved;                          /* an entry was applied since the waiters were checked */
     bool news;                           /* an entry was applied since the round state sent its terms */
     bool closing;                        /* the sum of the open round is in the log */

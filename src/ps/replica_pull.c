@@ -12,8 +12,8 @@
  * overload the server; so a pull whose answer is presumably in flight is ignored: for a microsecond for each
  * SHOWN_BYTES_PER_US, twice as long each time that it has to be answered again.
  *
- * Bounds      one pull for each rank. It is on no credit: a pull may wait for the next push of its own rank, and that
- *             push must not wait for the pull. */
+ * Bounds      one pull for each rank and reader. It is on no credit: a pull may wait for the next push of its own rank,
+ *             and that push must not wait for the pull. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -37,7 +37,7 @@ static bool is_under_way(const replica *replica, const slot_message *message) {
 
 /* Completes `answer`, which has the request, lsn and version, and sends it. `kept`: from the version before. */
 static void show(replica *replica, uint32_t rank, span query, bool kept, slot_message *answer) {
-    MR_ASSERT(replica->values != NULL && rank < replica->rank_count);
+    MR_ASSERT(replica->values != NULL && rank < replica->client_count);
     shared_bytes *bytes = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
     answer->payload = shared_bytes_bytes(bytes);
     answer->bytes = bytes;
@@ -138,7 +138,7 @@ static void keep(replica *replica, const slot_message *message, shared_bytes *by
 }
 
 void replica_forget_waiters(replica *replica) {
-    if (replica->shown != NULL) memset(replica->shown, 0, replica->rank_count * sizeof *replica->shown);
+    if (replica->shown != NULL) memset(replica->shown, 0, replica->client_count * sizeof *replica->shown);
     while (replica->waiter_count != 0) shared_bytes_unref(replica->waiters[--replica->waiter_count].bytes);
 }
 
@@ -163,7 +163,7 @@ void replica_answer_waiters(replica *replica) {
 }
 
 void replica_take_pull(replica *replica, const slot_message *message, shared_bytes *bytes) {
-    MR_ASSERT(message->kind == SLOT_MESSAGE_PULL && message->rank < replica->rank_count && replica->values != NULL);
+    MR_ASSERT(message->kind == SLOT_MESSAGE_PULL && message->rank < replica->client_count && replica->values != NULL);
     if (is_under_way(replica, message)) return;
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, message);

@@ -145,11 +145,38 @@ static void a_fresh_pull_goes_down_the_chain(void **state) {
     assert_true(replica_fixture_look(world, 0).applied == 1 && replica_fixture_look(world, 1).applied == 1);
 }
 
+/* A reader is told its position like a rank, pulls, and has no push taken. */
+static void a_reader_pulls_and_pushes_nothing(void **state) {
+    enum { READER = REPLICA_FIXTURE_RANKS };
+    replica_fixture *world = *state;
+    world->map.reader_count = 1;
+    replica_fixture_start(world, 2);
+    replica_fixture_push(world, 0, 0, 5, 0);
+    replica_fixture_settle(world, -1);
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_HELLO, .rank = READER, .commit = 3});
+    assert_int_equal(replica_fixture_told(world, READER, SLOT_MESSAGE_CLOCK, SLOT_MESSAGE_OK, 0), 1);
+    replica_fixture_ask(
+        world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = READER, .commit = 70, .payload = span_of("\2", 1)});
+    assert_int_equal(shown_bytes(world, READER, 70), sizeof(double));
+    replica_fixture_ask(world, 0,
+                        (slot_message){.kind = SLOT_MESSAGE_PULL,
+                                       .entry = SLOT_MESSAGE_PULL_FRESH,
+                                       .rank = READER,
+                                       .commit = 71,
+                                       .payload = span_of("\2", 1)});
+    replica_fixture_settle(world, -1);
+    assert_int_equal(shown_bytes(world, READER, 71), sizeof(double));
+    size_t before = world->count;
+    replica_fixture_push(world, 0, READER, 5, 0);
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_PULL, .rank = READER + 1, .commit = 72});
+    assert_int_equal(world->count, before); /* nobody has that number */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SITES(a_pull_waits_for_what_its_rank_knows), ON_SITES(a_pull_is_shown_what_it_asks_for),
-        ON_SITES(the_keys_of_a_waiting_pull_are_held),  ON_SITES(any_copy_shows_what_it_has),
-        ON_SITES(a_fresh_pull_goes_down_the_chain),
+        ON_SITES(a_reader_pulls_and_pushes_nothing), ON_SITES(a_pull_waits_for_what_its_rank_knows),
+        ON_SITES(a_pull_is_shown_what_it_asks_for),  ON_SITES(the_keys_of_a_waiting_pull_are_held),
+        ON_SITES(any_copy_shows_what_it_has),        ON_SITES(a_fresh_pull_goes_down_the_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

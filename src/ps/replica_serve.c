@@ -95,16 +95,18 @@ void replica_take_push(replica *replica, const slot_message *message, shared_byt
 /* For a rank that has left: the last step that all others have ended, behind which it returns. */
 static uint64_t front_of(const replica *replica, uint32_t rank) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
-    if (rounds || !seq_is_left(replica->names[rank])) return replica->version;
+    if (rounds || rank >= replica->rank_count || !seq_is_left(replica->names[rank])) return replica->version;
     uint64_t slowest = consistency_slowest(replica->names, replica->rank_count);
     return slowest == UINT64_MAX ? 0 : slowest;
 }
 
-/* LATER while the log has an entry of an earlier term, which the requester would take for its own. */
+/* LATER while the log has an entry of an earlier term, which the requester would take for its own. A reader has pushed
+ * nothing. */
 void replica_take_hello(replica *replica, const slot_message *message) {
-    MR_ASSERT(replica->phase == REPLICA_SERVING && message->rank < replica->rank_count);
-    uint64_t name = replica->names[message->rank];
-    bool rests = replica->logged[message->rank] == name || MUTATED("early-clock");
+    MR_ASSERT(replica->phase == REPLICA_SERVING && message->rank < replica->client_count);
+    bool pushes = message->rank < replica->rank_count;
+    uint64_t name = pushes ? replica->names[message->rank] : 0;
+    bool rests = !pushes || replica->logged[message->rank] == name || MUTATED("early-clock");
     replica_reply(replica, message->rank, SLOT_MESSAGE_CLOCK, rests ? SLOT_MESSAGE_OK : SLOT_MESSAGE_LATER,
                   &(struct slot_message){.name = name,
                                          .lsn = front_of(replica, message->rank),

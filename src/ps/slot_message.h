@@ -16,8 +16,9 @@
  *                                 ago). LATER with `lsn` FULL: the server has no memory for it. `commit`: bytes that
  *                                 the rank may have in flight to this server (credit.h)
  *   PULL      rank → replica      request `commit` for the values that the payload names (state_machine.h), at step
- *                                 `name`; the rank has an acknowledgement of `prev` and has seen `lsn`. `entry`:
- *                                 FRESH: as current as at the time of the request, for the head only
+ *                                 `name`, with rounds at version `name` (all bits set: the one that the slot has); the
+ *                                 rank has an acknowledgement of `prev` and has seen `lsn`. `entry`: FRESH: as current
+ *                                 as at the time of the request, for the head only
  *   PULLED    replica → rank      status of request `commit`, the values at `lsn`, version `name`; GONE: `name` is the
  *                                 current version
  *   HELLO     rank → head         asks for the rank's position, in the term `commit`

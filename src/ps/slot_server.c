@@ -27,10 +27,10 @@ struct slot_server {
     batcher *batcher;
     int64_t next_beat_us, next_tick_us;
     uint64_t generation;
-    uint32_t slot_count, rank_count;
-    replica **replicas; /* by slot, owned */
-    voice *voices;      /* by rank, owned */
-    work *work;         /* by slot, owned */
+    uint32_t slot_count, rank_count, client_count; /* client_count: ranks and readers */
+    replica **replicas;                            /* by slot, owned */
+    voice *voices;                                 /* by rank, then the readers, owned */
+    work *work;                                    /* by slot, owned */
     unsigned beats;
     slot_server_work done;
 };
@@ -45,7 +45,7 @@ static void to_server(void *context, uint32_t id, const slot_message *message) {
 
 /* Whether `term` is the rank's term in the newest cluster map known here. */
 static bool is_term(const slot_server *server, uint32_t rank, uint64_t term) {
-    MR_ASSERT(rank < server->rank_count);
+    MR_ASSERT(rank < server->client_count);
     return term != 0 && (term == batcher_map(server->batcher)->ranks[rank].since || MUTATED("no-stint"));
 }
 
@@ -54,7 +54,7 @@ static bool is_term(const slot_server *server, uint32_t rank, uint64_t term) {
 static void to_rank(void *context, uint32_t rank, const slot_message *message) {
     slot_server *server = context;
     server->done.bytes_out += message->payload.size;
-    if (rank < server->rank_count && is_term(server, rank, server->voices[rank].term))
+    if (rank < server->client_count && is_term(server, rank, server->voices[rank].term))
         batcher_add(server->batcher, server->voices[rank].address, message);
 }
 
@@ -108,11 +108,12 @@ static void begin_generation(slot_server *server, const cluster_map *map) {
     server->generation = map->generation;
     server->slot_count = map->slot_count;
     server->rank_count = map->rank_count;
+    server->client_count = cluster_map_clients(map);
     uint64_t rank_bytes = server->options.rank_bytes;
     if (server->options.ranks_bytes != 0) rank_bytes = 1 + server->options.ranks_bytes / (map->rank_count + 1);
     credit_init(&server->credit, map->rank_count, rank_bytes, server->options.link_bytes);
     server->replicas = xcalloc(map->slot_count + 1, sizeof(replica *));
-    server->voices = xcalloc(map->rank_count + 1, sizeof *server->voices);
+    server->voices = xcalloc(server->client_count + 1, sizeof *server->voices);
     server->work = xcalloc(map->slot_count + 1, sizeof *server->work);
 }
 
@@ -136,7 +137,7 @@ static void on_map(void *context, const cluster_map *map) {
 static void on_head(void *context, const slot_message_head *from) {
     slot_server *server = context;
     uint32_t rank = from->who & ~(uint32_t)SLOT_MESSAGE_RANK;
-    if ((from->who & SLOT_MESSAGE_RANK) == 0 || rank >= server->rank_count) return;
+    if ((from->who & SLOT_MESSAGE_RANK) == 0 || rank >= server->client_count) return;
     if (server->voices[rank].term == from->incarnation || !is_term(server, rank, from->incarnation)) return;
     server->voices[rank].term = from->incarnation;
     strcpy(server->voices[rank].address, from->address); /* constant during a term */
@@ -151,7 +152,7 @@ static bool is_known(const slot_server *server, uint32_t id, uint64_t incarnatio
 static bool is_present(const slot_server *server, const slot_message_head *from) {
     uint32_t rank = from->who & ~(uint32_t)SLOT_MESSAGE_RANK;
     if ((from->who & SLOT_MESSAGE_RANK) != 0)
-        return rank < server->rank_count && is_term(server, rank, from->incarnation);
+        return rank < server->client_count && is_term(server, rank, from->incarnation);
     return from->who >= SLOT_MESSAGE_RANK || is_known(server, from->who, from->incarnation);
 }
 
@@ -197,13 +198,14 @@ static void count_pull(slot_server *server, const slot_message *message) {
 
 /* Whether a sender of this role may send this message. */
 static bool may_say(const slot_server *server, const slot_message_head *from, const slot_message *message) {
+    bool reads = (from->who & SLOT_MESSAGE_RANK) != 0 && message->rank >= server->rank_count;
     switch (message->kind) {
-    case SLOT_MESSAGE_PUSH:
+    case SLOT_MESSAGE_PUSH: return !reads && from->who == (SLOT_MESSAGE_RANK | message->rank);
     case SLOT_MESSAGE_PULL:
     case SLOT_MESSAGE_HELLO: return from->who == (SLOT_MESSAGE_RANK | message->rank);
     case SLOT_MESSAGE_ORDER:
         if (from->who == SLOT_MESSAGE_CONTROLLER) return true;
-        return message->entry != REPLICA_LOG_DROP && message->entry != REPLICA_LOG_MARK &&
+        return !reads && message->entry != REPLICA_LOG_DROP && message->entry != REPLICA_LOG_MARK &&
                from->who == (SLOT_MESSAGE_RANK | message->rank);
     case SLOT_MESSAGE_SAVED:
     case SLOT_MESSAGE_SHARD: return from->who == SLOT_MESSAGE_CHECKPOINTS;
@@ -366,6 +368,7 @@ void slot_server_check(const slot_server *server) {
     MR_ASSERT(server->replicas != NULL && server->generation == map->generation);              /* 1 */
     MR_ASSERT(server->slot_count == map->slot_count && server->rank_count == map->rank_count); /* 1 */
     MR_ASSERT(server->credit.rank_count == map->rank_count);                                   /* 1 */
+    MR_ASSERT(server->client_count == cluster_map_clients(map));                               /* 1 */
     for (uint32_t i = 0; i < server->slot_count; i++) {
         const replica *replica = server->replicas[i];
         MR_ASSERT(replica != NULL ||
@@ -374,6 +377,6 @@ void slot_server_check(const slot_server *server) {
         MR_ASSERT(replica_slot(replica) == i && replica_look_at(replica).epoch == map->slots[i].epoch); /* 2 */
     }
     check_credit(server);
-    for (uint32_t i = 0; i < server->rank_count; i++)
+    for (uint32_t i = 0; i < server->client_count; i++)
         MR_ASSERT(server->voices[i].term == 0 || server->voices[i].address[0] != '\0'); /* 4 */
 }

@@ -60,7 +60,7 @@ static int be_scheduler(void *argument) {
     mr_ps_scheduler_options options = MR_OPTIONS(
         mr_ps_scheduler_options, .listen = fixture->address, .checkpoint_dir = fixture->folder,
         .num_workers = fixture->workers, .num_servers = fixture->servers, .slots = fixture->slots,
-        .replicas = fixture->copies, .consistency = fixture->consistency, .staleness = 2,
+        .replicas = fixture->copies, .consistency = fixture->consistency, .staleness = 2, .readers = fixture->readers,
         .mixed_consistency = fixture->mixed, .backup_workers = fixture->backup, .deadline_us = fixture->deadline_us,
         .checkpoint_us = fixture->checkpoint_us, .consistent_checkpoints = fixture->exact,
         .balance_us = fixture->balance_us == 0 ? -1 : fixture->balance_us, .on_listening = on_listening,

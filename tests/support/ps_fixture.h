@@ -28,6 +28,7 @@ typedef struct ps_fixture {
     int64_t balance_us;    /* interval of load balancing; 0: never */
     bool exact;            /* a checkpoint has all slots after the same steps */
     mr_ps_consistency consistency;
+    uint32_t readers;      /* number of readers that may be connected */
     bool mixed;            /* each table has a consistency of its own: `consistency`, ssp:1, asp */
     uint32_t backup;       /* number of ranks that a round does not wait for */
     int64_t deadline_us;   /* maximal duration of a round; 0: no limit */

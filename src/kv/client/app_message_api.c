@@ -56,7 +56,7 @@ mr_status mr_ps_respond(mr_ps_message *message, int head, const void *body, size
 }
 
 static mr_status check_node(mr_ps_peer to) {
-    bool one = to.role == MR_PS_SCHEDULER || to.role == MR_PS_SERVERS || to.role == MR_PS_WORKERS;
+    bool one = to.role > 0 && to.role <= MR_PS_READERS && process_state_is_role((uint8_t)to.role);
     if (to.number == MR_PS_EVERY && to.role >= 1 && to.role <= MR_PS_ALL) return MR_OK;
     if (!one)
         return error_set(MR_INVALID, "role %d: a message goes to one role, or to several with MR_PS_EVERY", to.role);

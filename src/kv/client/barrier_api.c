@@ -13,6 +13,7 @@ mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_
     MR_TRY(process_state_check_name("a barrier", name));
     if (group <= MR_PS_SCHEDULER || group > MR_PS_ALL)
         return error_set(MR_INVALID, "barrier group %d: expected MR_PS_WORKERS, MR_PS_SERVERS or both", group);
+    MR_TRY(ps_connection_check_rank(ps, "wait at a barrier"));
     char own[MR_PS_NAME_MAX], what[MR_PS_NAME_MAX + 16];
     memcpy(own, name, strlen(name) + 1);
     ps_connection_lock(ps);

@@ -6,6 +6,7 @@ static mr_status is_cut(kv_worker *worker, void *ask) { return cas_update_status
 
 mr_status mr_ps_dataset_define(mr_ps *ps, const uint64_t *sizes, uint32_t count, int64_t timeout_us) {
     dataset_spec spec = {0};
+    MR_TRY(ps_connection_check_rank(ps, "define the dataset"));
     MR_TRY(dataset_spec_init(&spec, sizes, count));
     ps_connection_lock(ps);
     kv_worker *worker = ps_connection_worker(ps);
@@ -31,6 +32,7 @@ static mr_status has_piece(kv_worker *worker, void *argument) {
 
 mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_ps_data_batch *out) {
     want want = {.batch = batch};
+    MR_TRY(ps_connection_check_rank(ps, "claim data"));
     if (batch == 0 || batch > BATCH_CLAIMS_BATCH_MAX)
         return error_set(MR_INVALID, "a batch of %llu items: expected 1 to %llu", (unsigned long long)batch,
                          (unsigned long long)BATCH_CLAIMS_BATCH_MAX);
@@ -46,6 +48,7 @@ mr_status mr_ps_dataset_next(mr_ps *ps, uint64_t batch, int64_t timeout_us, mr_p
 static mr_status is_back(kv_worker *worker, void *argument) { return kv_worker_handed_back(worker); }
 
 mr_status mr_ps_dataset_leave(mr_ps *ps, int64_t timeout_us) {
+    MR_TRY(ps_connection_check_rank(ps, "leave the dataset"));
     ps_connection_lock(ps);
     kv_worker *worker = ps_connection_worker(ps);
     mr_status status = MR_OK;

@@ -48,14 +48,20 @@ mr_status gather_create(uint32_t pieces, gather_rows rows, uint64_t last, uint64
     return MR_OK;
 }
 
-void gather_destroy(void *memory) {
-    gather *gather = memory;
-    for (uint32_t i = 0; i < gather->piece_count; i++)
+void gather_renew(gather *gather) {
+    for (uint32_t i = 0; i < gather->piece_count; i++) {
         for (answer *next, *at = gather->pieces[i].first; at != NULL; at = next) {
             next = at->next;
             free(at);
         }
-    free(gather);
+        gather->pieces[i] = (piece){0};
+    }
+    gather->left = gather->piece_count;
+}
+
+void gather_destroy(void *memory) {
+    gather_renew(memory);
+    free(memory);
 }
 
 static mr_status keep(const gather *gather, piece *piece, const payload_section *section) {

@@ -20,6 +20,7 @@ typedef struct gather_rows { /* values of a row, and their dtypes in the answers
 MR_MUST mr_status gather_create(uint32_t pieces, gather_rows rows, uint64_t last, uint64_t *keys, void *values,
                                 size_t room, size_t *count, gather **out);
 void gather_destroy(void *gather);
+void gather_renew(gather *gather); /* drops all answers */
 
 /* Takes an answer to a question for `most` rows. The last answer writes all rows, and *count. MR_BUSY: the slot may
  * have more rows: ask for those that follow (gather_rest). MR_TOO_LARGE: more rows than `room`; *count is the number of

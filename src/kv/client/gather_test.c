@@ -67,6 +67,19 @@ static void pieces_come_in_any_order(void **state) {
     }
 }
 
+static void answers_of_a_repeated_pull_replace_all(void **state) {
+    scene scene;
+    begin(&scene, ROOM);
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, 10 + i * 100, 1), MR_OK);
+    assert_int_equal(scene.count, 3);
+    gather_renew(scene.gather);
+    for (uint32_t i = 0; i < PIECES - 1; i++) assert_int_equal(take(&scene, i, 20 + i * 100, 2), MR_OK);
+    gather_renew(scene.gather); /* also before all have answered */
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, 30 + i * 100, i == 0 ? 2 : 0), MR_OK);
+    assert_true(scene.count == 2 && scene.keys[0] == 30 && scene.keys[1] == 31 && scene.values[0] == 30);
+    gather_destroy(scene.gather);
+}
+
 static void values_without_room_are_counted(void **state) {
     scene scene;
     begin(&scene, 4);
@@ -161,10 +174,11 @@ static void one_that_is_not_whole_is_given_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_come_in_any_order),     cmocka_unit_test(values_without_room_are_counted),
-        cmocka_unit_test(room_for_all_of_it_is_enough), cmocka_unit_test(nothing_anywhere_is_no_row),
-        cmocka_unit_test(invalid_ranges_are_refused),   cmocka_unit_test(one_that_is_not_whole_is_given_up),
-        cmocka_unit_test(a_slot_answers_in_parts),      cmocka_unit_test(a_slot_with_too_many_rows_ends),
+        cmocka_unit_test(pieces_come_in_any_order),          cmocka_unit_test(answers_of_a_repeated_pull_replace_all),
+        cmocka_unit_test(values_without_room_are_counted),   cmocka_unit_test(room_for_all_of_it_is_enough),
+        cmocka_unit_test(nothing_anywhere_is_no_row),        cmocka_unit_test(invalid_ranges_are_refused),
+        cmocka_unit_test(one_that_is_not_whole_is_given_up), cmocka_unit_test(a_slot_answers_in_parts),
+        cmocka_unit_test(a_slot_with_too_many_rows_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

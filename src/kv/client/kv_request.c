@@ -48,7 +48,7 @@ mr_status kv_request_check(const kv_worker *worker, const kv_request *request, b
     if (table->placement.slots != cluster_map_table_slots(map) ||
         table->placement.first_slot != cluster_map_first(map, rounds))
         return error_set(MR_STALE, "table '%s' was opened for other slots; open it again", table->table.name);
-    if (rounds && !kv_worker_in_round(worker))
+    if (rounds && !kv_worker_in_round(worker) && !worker->reads)
         return error_set(MR_STALE, "table '%s' is bsp: it can be used in the next step that begins", table->table.name);
     return MR_OK;
 }
@@ -114,7 +114,18 @@ mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket) {
                                       (request->pushes && !request->pulls ? 0 : KV_REQUEST_PULLS));
     builder->ticket->table = request->table->id;
     *ticket = tickets_number(builder->ticket);
-    return MR_OK;
+    if (!builder->worker->reads || !table_info_in_rounds(request->table)) return MR_OK;
+    mr_status status = kv_worker_read(builder->worker, builder->ticket, &builder->pull);
+    if (status == MR_OK) return MR_OK;
+    builder->ticket->kept = false;
+    builder->ticket->done = NULL;
+    tickets_end(&builder->worker->tickets, builder->ticket, status);
+    return status;
+}
+
+void kv_request_end(kv_request_builder *builder, mr_status status) {
+    tickets_end(&builder->worker->tickets, builder->ticket, status);
+    if (builder->pull != NULL) kv_worker_judge_pull(builder->worker, builder->pull);
 }
 
 /* ---- Sections. */
@@ -314,7 +325,8 @@ mr_status kv_request_ask(kv_request_builder *builder, uint32_t slot, payload_op 
         worker->session.begun ? consistency_needs(builder->request->table->consistency, worker->session.step) : 0;
     uint64_t step = queue->holds ? worker->session.step + builder->after : needs;
     uint64_t behind = queue->holds && !builder->after ? 0 : queue->last;
-    query_batch *batch = slot_queue_ask(queue, step, behind, answer);
+    query_batch *batch = builder->pull != NULL ? slot_queue_read(queue, builder->pull, answer)
+                                               : slot_queue_ask(queue, step, behind, answer);
     table_info_mark *mark = table_info_mark_of(builder->request->table, slot, worker->generation);
     MR_TRY(define_in_query(builder->request->table, queue, mark, batch));
     payload_head head = head_of(builder, op, part->count);

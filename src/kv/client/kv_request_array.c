@@ -212,6 +212,6 @@ mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_
     MR_TRY(kv_request_begin(&builder, ticket));
     mr_status status = pushes ? push_all(&builder) : MR_OK;
     if (status == MR_OK && pulls) status = pull_all(&builder);
-    tickets_end(&worker->tickets, builder.ticket, status);
+    kv_request_end(&builder, status);
     return MR_OK;
 }

@@ -7,6 +7,7 @@ typedef struct kv_request_builder { /* a request that is being split */
     kv_worker *worker;
     const kv_request *request;
     ticket *ticket;
+    reader_pull *pull; /* of a reader, from slots with rounds; NULL: another request */
     bool after;        /* the request pulls the result of its own push */
     uint8_t flags;     /* of the sections of the push */
     uint8_t names;     /* of the asking section: PAYLOAD_LISTED, PAYLOAD_KNOWN or 0 */
@@ -22,6 +23,8 @@ mr_status kv_request_check_finite(kv_request_builder *builder, size_t count);
 /* Whether `bytes` more (in rounds) or `sections` more (outside rounds) of this step fit into the slot's queue. */
 mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes);
 mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket);
+/* The request is split, with this outcome: ends the part of the ticket that the builder holds. */
+void kv_request_end(kv_request_builder *builder, mr_status status);
 
 /* Adds a section of a push, whose values the caller writes to *out. *out is empty (values NULL) if the slot has applied
  * the section in an earlier term. */

@@ -183,11 +183,12 @@ static bool is_run(const kv_request *request, const splitter_run *run) {
            keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
 }
 
-/* A list that was pulled before is sent with its hash to be cached, and afterwards as its hash only. */
+/* A list that was pulled before is sent with its hash to be cached, and afterwards as its hash only. A query that may
+ * be repeated (reader_pull.h) has all keys. */
 static key_list_cache_item *name_keys(kv_request_builder *builder, const splitter_run *run) {
     kv_worker *worker = builder->worker;
     builder->names = 0;
-    if (builder->run || run->count < KEY_LIST_CACHE_LEAST ||
+    if (builder->run || builder->pull != NULL || run->count < KEY_LIST_CACHE_LEAST ||
         push_encoder_reserve(&worker->encoder, 0, run->count, 0) != MR_OK)
         return NULL;
     copy_keys(builder->request, run, worker->encoder.keys);
@@ -424,7 +425,7 @@ static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
     MR_TRY(kv_request_begin(builder, ticket));
     mr_status status = request->pushes && !builder->left_out ? push_row(builder, &run) : MR_OK;
     if (status == MR_OK && request->pulls) status = pull_row(builder, run.slot);
-    tickets_end(&builder->worker->tickets, builder->ticket, status);
+    kv_request_end(builder, status);
     return MR_OK;
 }
 
@@ -438,6 +439,6 @@ mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t
     MR_TRY(kv_request_begin(&builder, ticket));
     mr_status status = request->pushes && !builder.left_out ? push_all(&builder) : MR_OK;
     if (status == MR_OK && request->pulls) status = pull_all(&builder);
-    tickets_end(&worker->tickets, builder.ticket, status);
+    kv_request_end(&builder, status);
     return MR_OK;
 }

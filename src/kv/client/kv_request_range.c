@@ -58,6 +58,6 @@ mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_
     }
     builder.ticket->memory = gather;
     builder.ticket->release = gather_destroy;
-    tickets_end(&worker->tickets, builder.ticket, ask_slots(&builder, first, last, gather));
+    kv_request_end(&builder, ask_slots(&builder, first, last, gather));
     return MR_OK;
 }

@@ -61,6 +61,7 @@ static void send_queue(kv_worker *worker, slot_queue *queue) {
 
 void kv_worker_fail_all(kv_worker *worker, mr_status status) {
     for (uint32_t i = 0; i < worker->slot_count; i++) slot_queue_fail(&worker->queues[i], &worker->tickets, status);
+    kv_worker_judge_pulls(worker);
 }
 
 size_t kv_worker_under_way(const kv_worker *worker) {
@@ -103,6 +104,7 @@ void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
 void kv_worker_recall(kv_worker *worker) {
     const char *scheduler = kv_process_scheduler(worker->process);
     uint32_t rank = kv_worker_rank(worker);
+    if (worker->reads) return;
     if (!worker->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
         char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
         feedback_file_keep(worker->encoder.file, path);
@@ -150,7 +152,9 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     kv_worker *worker = context;
     slot_queue *queue = &worker->queues[slot];
     uint64_t forgotten = queue->forgotten;
-    if (slot_queue_answer(queue, &worker->tickets, values)) kv_worker_wakes(worker, queue);
+    reader_pull *pull = queue->asked == NULL ? NULL : queue->asked->pull;
+    if (slot_queue_answer(queue, &worker->tickets, version, values)) kv_worker_wakes(worker, queue);
+    if (pull != NULL) kv_worker_judge_pull(worker, pull);
     worker->encoder.traffic.forgotten += queue->forgotten - forgotten;
 }
 
@@ -196,7 +200,7 @@ static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afa
 
 static void on_begin(void *context, uint32_t number, uint64_t term) {
     kv_worker *worker = context;
-    if (number != kv_worker_rank(worker)) return;
+    if (!worker->reads && number != kv_worker_rank(worker)) return;
     rank_options options = {.rank = number,
                             .address = van_address(kv_worker_van(worker)),
                             .controller = kv_process_scheduler(worker->process),
@@ -220,9 +224,9 @@ static void on_begin(void *context, uint32_t number, uint64_t term) {
 
 static void on_end(void *context, uint32_t number) {
     kv_worker *worker = context;
-    if (number != kv_worker_rank(worker)) return;
+    if (!worker->reads && number != kv_worker_rank(worker)) return;
     const cluster_map *map = rank_agent_map(worker->agent);
-    const cluster_map_rank *now = number < map->rank_count ? &map->ranks[number] : NULL;
+    const cluster_map_rank *now = number < cluster_map_clients(map) ? &map->ranks[number] : NULL;
     bool replaced = now != NULL && now->since != 0 && now->incarnation != worker->incarnation;
     kv_worker_interrupt(worker, map, replaced ? KV_SESSION_REPLACED : KV_SESSION_WAITING);
     data_client_end(worker->client);
@@ -244,18 +248,29 @@ static void on_replaced(void *context, uint64_t incarnation) {
     kv_process_acquire_again(((kv_worker *)context)->process, incarnation);
 }
 
-static void on_full(void *context) { ((kv_worker *)context)->crowded = true; }
+static void on_full(void *context, uint64_t readers) {
+    kv_worker *worker = context;
+    worker->crowded = true;
+    worker->most_readers = readers;
+}
+
+static void on_rejected(void *context, span text) {
+    kv_worker *worker = context;
+    free(worker->rejected);
+    worker->rejected = xasprintf("%.*s", (int)text.size, (const char *)text.data);
+}
 
 static void on_here(void *context, uint64_t incarnation) {
     kv_worker *worker = context;
-    rank_agent_options options = {.worker = kv_worker_rank(worker),
+    uint32_t number = kv_process_number(worker->process);
+    rank_agent_options options = {.worker = worker->reads ? CLUSTER_MAP_READER + number : number,
                                   .address = van_address(kv_worker_van(worker)),
                                   .controller = kv_process_scheduler(worker->process),
                                   .send = send_bytes,
                                   .on_begin = on_begin,
                                   .on_end = on_end,
                                   .on_replaced = on_replaced,
-                                  .stands = stands,
+                                  .stands = worker->reads ? NULL : stands,
                                   .context = worker};
     worker->incarnation = incarnation;
     if (worker->agent == NULL) {
@@ -350,6 +365,7 @@ static void flush(void *context) {
 mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     static const kv_process_host host = {.on_here = on_here,
                                          .on_full = on_full,
+                                         .on_rejected = on_rejected,
                                          .take = take,
                                          .take_message = take_message,
                                          .flush = flush,
@@ -360,9 +376,11 @@ mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     kv_worker *worker = xcalloc(1, sizeof *worker);
     kv_process_options own = *options;
     uint64_t left = memory_headroom_bytes();
-    own.role = CONTROL_WORKER;
+    worker->reads = options->role == CONTROL_READER;
+    own.role = worker->reads ? CONTROL_READER : CONTROL_WORKER;
     own.shown = left == MEMORY_HEADROOM_UNKNOWN ? KV_WORKER_SHOWN : left;
     worker->map_view = (remote_values_map_view){see, worker};
+    list_init(&worker->pulls);
     list_init(&worker->eager);
     tickets_init(&worker->tickets);
     push_encoder_init(&worker->encoder);
@@ -390,6 +408,7 @@ void kv_worker_close(kv_worker *worker) {
     free(worker->offsets);
     free(worker->drops);
     free(worker->rates);
+    free(worker->rejected);
     free(worker);
 }
 
@@ -405,7 +424,13 @@ barrier_clients_where kv_worker_where(const kv_worker *worker) {
 
 metadata_store kv_worker_metadata(const kv_worker *worker) { return kv_process_metadata(worker->process); }
 catalog_client *kv_worker_catalog(const kv_worker *worker) { return kv_process_catalog(worker->process); }
-uint32_t kv_worker_rank(const kv_worker *worker) { return kv_process_number(worker->process); }
+bool kv_worker_reads(const kv_worker *worker) { return worker->reads; }
+
+uint32_t kv_worker_rank(const kv_worker *worker) {
+    uint32_t number = kv_process_number(worker->process);
+    if (!worker->reads || number == KV_PROCESS_ANY) return number;
+    return cluster_map_client(kv_worker_map(worker), CLUSTER_MAP_READER + number);
+}
 
 const cluster_map *kv_worker_map(const kv_worker *worker) {
     static const cluster_map none = {0};
@@ -439,11 +464,32 @@ mr_status kv_worker_say_no_rank(const kv_worker *worker, uint32_t rank) {
     return error_set(MR_NOT_FOUND, "no rank %u: the ranks are 0 to %u", rank, ranks - 1);
 }
 
+/* As kv_worker_ready, of a reader that is not ready. */
+static mr_status reader_ready(const kv_worker *worker) {
+    const char *scheduler = kv_process_scheduler(worker->process);
+    const cluster_map *map = kv_worker_map(worker);
+    uint32_t number = kv_process_number(worker->process);
+    if (worker->session.state == KV_SESSION_REPLACED)
+        return error_set(MR_EXISTS, "another process is reader %u now; connect again", number);
+    if (worker->rejected != NULL) return error_set(MR_DENIED, "%s", worker->rejected);
+    if (worker->crowded && number == KV_PROCESS_ANY)
+        return error_set(MR_BUSY,
+                         "%llu reader%s connected to %s, as many as its option readers allows (miniray ps scheduler "
+                         "--readers %llu); close one, or start it with more",
+                         (unsigned long long)worker->most_readers, worker->most_readers == 1 ? " is" : "s are",
+                         scheduler, (unsigned long long)worker->most_readers);
+    if (!kv_process_heard(worker->process)) return kv_process_say_unheard(worker->process);
+    if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
+    if (worker->rank == NULL) return error_set(MR_BUSY, "reader %u is not in the cluster map yet", number);
+    return error_set(MR_BUSY, "the servers of some slots do not answer reader %u", number);
+}
+
 mr_status kv_worker_ready(const kv_worker *worker) {
     const char *scheduler = kv_process_scheduler(worker->process);
     const cluster_map *map = kv_worker_map(worker);
     uint32_t rank = kv_worker_rank(worker);
     if (kv_worker_is_ready(worker)) return MR_OK;
+    if (worker->reads) return reader_ready(worker);
     if (worker->session.state == KV_SESSION_REPLACED)
         return error_set(MR_EXISTS, "another process holds rank %u now", rank);
     if (worker->crowded && rank == KV_PROCESS_ANY)
@@ -488,7 +534,7 @@ mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
         return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     if (worker->session.begun) return kv_worker_say_lost(worker);
     MR_TRY(kv_worker_ready(worker));
-    if (cluster_map_has_rounds(kv_worker_stage(worker)) && !kv_worker_stage(worker)->mixed)
+    if (cluster_map_has_rounds(kv_worker_stage(worker)) && !kv_worker_stage(worker)->mixed && !worker->reads)
         return error_set(MR_STALE, "no step is open: call mr_ps_begin first, since bsp tables are used in steps");
     if (worker->session.lost) return kv_worker_say_lost(worker);
     if (!pushes) return MR_OK;

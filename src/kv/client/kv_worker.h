@@ -17,6 +17,8 @@
  * Rounds      A worker with a BSP table joins the rounds (kv_worker_join): its steps are rounds. In a mixed deployment
  *             (cluster_map.h) a worker without one continues without waiting; the kv_worker adds empty contributions to
  *             the rounds of its ended steps, one after the other: the rounds wait for all ranks.
+ * Reader      A kv_worker may be a reader (cluster_map.h): it holds no rank, begins no steps, and only pulls. Each of
+ *             its pulls from slots with rounds shows one version (reader_pull.h).
  * Order       Requests to one slot are sent in their order (slot_queue.h); in BSP a pull shows the version of the step
  *             regardless of later pushes.
  * Threads     the one that runs the van's event loop. */
@@ -29,7 +31,7 @@
 
 typedef struct kv_worker kv_worker;
 
-/* The kv_worker sets `options.role`. Statuses as of kv_process_open. */
+/* `options.role`: CONTROL_READER, or CONTROL_WORKER (also 0). Statuses as of kv_process_open. */
 MR_MUST mr_status kv_worker_open(const kv_process_options *options, kv_worker **out);
 void kv_worker_close(kv_worker *worker); /* ends pending requests without calling their callbacks */
 
@@ -40,7 +42,9 @@ barrier_clients_where kv_worker_where(const kv_worker *worker); /* position of t
 void kv_worker_stir(kv_worker *worker); /* a message was queued: it is sent before the loop waits */
 metadata_store kv_worker_metadata(const kv_worker *worker);
 catalog_client *kv_worker_catalog(const kv_worker *worker);
-uint32_t kv_worker_rank(const kv_worker *worker);          /* KV_PROCESS_ANY: not assigned yet */
+bool kv_worker_reads(const kv_worker *worker); /* whether it is a reader */
+/* KV_PROCESS_ANY: not assigned yet. Of a reader: its place in the cluster map, behind the ranks. */
+uint32_t kv_worker_rank(const kv_worker *worker);
 const cluster_map *kv_worker_map(const kv_worker *worker); /* number 0: none yet */
 
 /* MR_PEER_DIED: the deployment was stopped, and is gone (deployment_end.h). */
@@ -49,8 +53,9 @@ MR_MUST mr_status kv_worker_check_end(const kv_worker *worker);
 /* MR_NOT_FOUND: the error names the ranks that exist. */
 mr_status kv_worker_say_no_rank(const kv_worker *worker, uint32_t rank);
 
-/* MR_OK: this process holds the rank, and its next step is known. MR_BUSY: not yet; the error names the cause.
- * MR_EXISTS: another process holds the rank. MR_NOT_FOUND: the rank does not exist. */
+/* MR_OK: this process holds the rank, and its next step is known, or it is a reader with a place. MR_BUSY: not yet; the
+ * error names the cause. MR_EXISTS: another process holds the rank. MR_NOT_FOUND: the rank does not exist. MR_DENIED:
+ * the deployment has no readers. */
 mr_status kv_worker_ready(const kv_worker *worker);
 
 void kv_worker_join(kv_worker *worker);  /* joins the rounds with the next step that is begun */

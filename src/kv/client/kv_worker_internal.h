@@ -25,13 +25,17 @@ struct kv_worker {
     rank_agent *agent; /* NULL: not registered yet */
     rank *rank;        /* NULL: the process holds no rank */
     kv_session session;
-    bool crowded;        /* every rank has a process; valid while this process registers */
-    bool dirty;          /* something must be sent before the loop waits */
-    bool away;           /* the rank has left slots without rounds (consistency.h) */
-    bool returns;        /* it asks the slots where the others are, to begin a step there */
-    uint64_t generation; /* generations that this kv_worker has seen */
+    bool crowded;          /* every rank, or every reader's place, has a process; valid while this process registers */
+    uint64_t most_readers; /* while it is crowded: the readers that there may be */
+    char *rejected;        /* why the scheduler does not admit this reader; owned; NULL: it does */
+    bool dirty;            /* something must be sent before the loop waits */
+    bool away;             /* the rank has left slots without rounds (consistency.h) */
+    bool returns;          /* it asks the slots where the others are, to begin a step there */
+    uint64_t generation;   /* generations that this kv_worker has seen */
     uint32_t slot_count;
     slot_queue *queues; /* by slot, owned */
+    bool reads;         /* a reader: holds no rank (cluster_map.h) */
+    list pulls;         /* a reader's pulls from slots with rounds (reader_pull.h) */
     list eager;         /* slot queues that may have something to send */
     tickets tickets;
     splitter splitter;
@@ -88,6 +92,16 @@ void kv_worker_on_over(void *context);
 void kv_worker_on_round(void *context, const round_state_terms *terms);
 void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version);
 void kv_worker_on_ordered(void *context, replica_log_kind kind, bool done, uint64_t round);
+
+/* ---- Pulls of a reader in rounds (kv_worker_reads.c). */
+
+/* Begins a pull with this ticket. MR_NOMEM. */
+MR_MUST mr_status kv_worker_read(kv_worker *worker, ticket *ticket, reader_pull **out);
+/* Ends the pull, or repeats it, if all its questions have been answered. */
+void kv_worker_judge_pull(kv_worker *worker, reader_pull *pull);
+void kv_worker_judge_pulls(kv_worker *worker);                                    /* the same for all */
+void kv_worker_abandon_pull(kv_worker *worker, const ticket *ticket);             /* does not repeat it any more */
+const reader_pull *kv_worker_pull(const kv_worker *worker, const ticket *ticket); /* NULL: not a pull of a reader */
 
 /* ---- Functions of kv_worker.c that kv_worker_steps.c needs. */
 

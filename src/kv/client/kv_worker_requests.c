@@ -13,6 +13,7 @@ void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span t
 static bool detach(kv_worker *worker, const ticket *ticket) {
     bool all = true;
     for (uint32_t i = 0; i < worker->slot_count; i++) all = slot_queue_abandon(&worker->queues[i], ticket) && all;
+    kv_worker_abandon_pull(worker, ticket);
     return all;
 }
 
@@ -29,7 +30,7 @@ mr_status kv_worker_abandon(kv_worker *worker, uint64_t number) {
 void kv_worker_note_told(kv_worker *worker, uint64_t generation) {
     worker->session.lost = false;
     worker->session.told = generation;
-    if (worker->agent != NULL) rank_agent_report(worker->agent, generation);
+    if (worker->agent != NULL && !worker->reads) rank_agent_report(worker->agent, generation);
 }
 
 /* A callback that cannot be ended now is ended by a later call. */
@@ -59,7 +60,7 @@ mr_status kv_worker_say_lost(kv_worker *worker) {
 /* Error of a request that ended undone; without rounds the only reason is a loss. */
 static mr_status say_stale(kv_worker *worker) {
     bool again = worker->session.lost || worker->generation > 1;
-    if (!cluster_map_has_rounds(kv_worker_map(worker))) return kv_worker_say_lost(worker);
+    if (worker->reads || !cluster_map_has_rounds(kv_worker_map(worker))) return kv_worker_say_lost(worker);
     if (!again) return error_set(MR_STALE, "the round closed without rank %u, which was late", kv_worker_rank(worker));
     (void)kv_worker_say_lost(worker);
     return error_wrap(MR_STALE, "the round closed without rank %u, which was late, or", kv_worker_rank(worker));
@@ -99,6 +100,12 @@ mr_status kv_worker_late(const kv_worker *worker, uint64_t number, const char *w
                          slot);
     if (kv_worker_is_unsent(worker, number))
         return error_set(MR_TIMEOUT, "%s is not done: pushes of a round are sent when the step ends", what);
+    const reader_pull *pull = ticket == NULL ? NULL : kv_worker_pull(worker, ticket);
+    if (pull != NULL && pull->repeats != 0)
+        return error_set(MR_TIMEOUT,
+                         "%s is not done: it was repeated %llu time%s, since rounds ended while it was answered; pull "
+                         "fewer values at once, or wait longer",
+                         what, (unsigned long long)pull->repeats, pull->repeats == 1 ? "" : "s");
     return error_set(MR_TIMEOUT, "%s is not done: %u message%s not been answered%s", what, parts,
                      parts == 1 ? " has" : "s have", why_not(worker));
 }

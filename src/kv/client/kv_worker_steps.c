@@ -99,6 +99,12 @@ void kv_worker_on_ready(void *context) {
     const cluster_map *map = kv_worker_stage(worker);
     uint64_t lowest = UINT64_MAX, highest = 0, round = UINT64_MAX;
     kv_worker_open_queues(worker, map->slot_count);
+    if (worker->reads) {
+        kv_session_synced(&worker->session, 0, 0, 0);
+        /* a loss before the reader connected is nothing to its program */
+        if (!worker->session.lost) worker->session.told = map->generation;
+        return;
+    }
     for (uint32_t i = 0; i < map->slot_count; i++) {
         bool rounds = worker->queues[i].holds;
         uint64_t here = rounds ? rank_version(worker->rank, i) : seq_ended(rank_clock(worker->rank, i));
@@ -154,9 +160,16 @@ void kv_worker_on_round(void *context, const round_state_terms *terms) {
     }
 }
 
-/* A round ended without the rank. */
+/* A round ended without the rank; or the version that a reader asked for is gone. */
 void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version) {
     kv_worker *worker = context;
+    if (worker->reads) {
+        slot_queue *queue = &worker->queues[slot];
+        reader_pull *pull = queue->asked == NULL ? NULL : queue->asked->pull;
+        if (slot_queue_gone(queue, &worker->tickets, version)) kv_worker_wakes(worker, queue);
+        if (pull != NULL) kv_worker_judge_pull(worker, pull);
+        return;
+    }
     kv_session *session = &worker->session;
     session->query = KV_SESSION_QUERY_NONE;
     session->jumped = true;

@@ -224,6 +224,15 @@ mr_status ps_connection_check_wait(void) {
     return MR_OK;
 }
 
+mr_status ps_connection_check_rank(const mr_ps *ps, const char *what) {
+    if (!kv_worker_reads(ps->worker)) return MR_OK;
+    return error_set(
+        MR_DENIED,
+        "cannot %s: this connection is a reader (MR_PS_READER, reader=True), which only pulls; connect with "
+        "a rank",
+        what);
+}
+
 /* Not inline: gcc 13 would warn of a stored address of the stack, since it does not see that the list drops the address
  * before the caller returns. */
 static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
@@ -364,11 +373,11 @@ static mr_status find_cause(const char *scheduler, mr_status status) {
 
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
     char address[DMLC_ADDRESS_MAX];
-    if (rank < MR_PS_ANY_RANK || rank >= ID_ALLOCATOR_MAX)
-        return error_set(MR_INVALID, "rank %d is out of range", rank);
+    if (rank < MR_PS_READER || rank >= ID_ALLOCATOR_MAX) return error_set(MR_INVALID, "rank %d is out of range", rank);
     MR_TRY(dmlc_default(&scheduler, address));
     kv_process_options options = {.scheduler = scheduler,
-                                  .number = rank == MR_PS_ANY_RANK ? KV_PROCESS_ANY : (uint32_t)rank};
+                                  .role = rank == MR_PS_READER ? CONTROL_READER : CONTROL_WORKER,
+                                  .number = rank < 0 ? KV_PROCESS_ANY : (uint32_t)rank};
     mr_ps *ps = xcalloc(1, sizeof *ps);
     poller_init(&ps->poller);
     poller_own(&ps->poller, cpu_thread()); /* the connecting thread is likely the most frequent caller */
@@ -425,7 +434,8 @@ mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank) {
 
 void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
     poller_lock(&ps->poller);
-    *out = ps_connection_info(kv_worker_map(ps->worker), kv_worker_rank(ps->worker));
+    uint32_t rank = kv_worker_reads(ps->worker) ? UINT32_MAX : kv_worker_rank(ps->worker);
+    *out = ps_connection_info(kv_worker_map(ps->worker), rank);
     poller_unlock(&ps->poller);
 }
 
@@ -433,6 +443,7 @@ mr_status mr_ps_set_state_dir(mr_ps *ps, const char *folder) {
     struct stat facts;
     if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
         return error_set(MR_INVALID, "'%s' is not a directory", folder);
+    MR_TRY(ps_connection_check_rank(ps, "keep the state of a rank"));
     poller_lock(&ps->poller);
     mr_status status = kv_worker_keep(ps->worker, folder);
     poller_unlock(&ps->poller);
@@ -459,6 +470,7 @@ void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out) {
 /* ---- Steps and requests. */
 
 mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
+    MR_TRY(ps_connection_check_rank(ps, "begin a step"));
     poller_lock(&ps->poller);
     kv_worker_begin(ps->worker);
     mr_status status = ps_connection_await(ps, "the begin of a step", PS_CONNECTION_RANKS, is_open, NULL, timeout_us);
@@ -475,6 +487,7 @@ mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us) {
 }
 
 mr_status mr_ps_end(mr_ps *ps) {
+    MR_TRY(ps_connection_check_rank(ps, "end a step"));
     poller_lock(&ps->poller);
     mr_status status = kv_worker_end(ps->worker);
     ps_connection_leave(ps);
@@ -483,6 +496,7 @@ mr_status mr_ps_end(mr_ps *ps) {
 }
 
 mr_status mr_ps_skip(mr_ps *ps) {
+    MR_TRY(ps_connection_check_rank(ps, "be left out of a step"));
     poller_lock(&ps->poller);
     mr_status status = kv_worker_skip(ps->worker);
     ps_connection_unlock(ps);
@@ -526,6 +540,7 @@ static mr_status leave(mr_ps *ps, int64_t until_us) {
 }
 
 mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
+    MR_TRY(ps_connection_check_rank(ps, "leave"));
     poller_lock(&ps->poller);
     mr_status status = leave(ps, clock_deadline_us(event_loop_now_us(ps->loop), timeout_us));
     ps_connection_unlock(ps);

@@ -40,5 +40,7 @@ bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *
 void ps_connection_leave(mr_ps *ps); /* the lock is held; requests are sent soon, even if no thread waits */
 
 MR_MUST mr_status ps_connection_check_wait(void); /* MR_DENIED: called from a callback */
+/* `what`: "begin a step". MR_DENIED: the connection is a reader. */
+MR_MUST mr_status ps_connection_check_rank(const mr_ps *ps, const char *what);
 
 mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank);

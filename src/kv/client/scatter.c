@@ -117,7 +117,14 @@ mr_status scatter_take(const scatter *scatter, const payload_section *answer) {
     return MR_OK;
 }
 
+void scatter_renew(const scatter *scatter) {
+    if (scatter->kind == SCATTER_RANGE) gather_renew(scatter->gather);
+    if (scatter->kind == SCATTER_GATHER) vector_gather_renew(scatter->vectors);
+    if (scatter->changed != NULL) *scatter->changed = 0;
+}
+
 void scatter_abandon(scatter *scatter) {
+    if (scatter->version != NULL) *scatter->version = 0; /* some of the memory may have other values now */
     scatter->kind = SCATTER_NOWHERE;
     scatter->to = NULL;
     scatter->version = scatter->changed = NULL;

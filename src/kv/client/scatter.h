@@ -63,4 +63,6 @@ typedef struct scatter {
  * has rows beyond this answer: ask again. */
 mr_status scatter_take(const scatter *scatter, const payload_section *answer);
 
+/* The answers so far, of an attempt of a reader's pull (reader_pull.h), are void; others follow. */
+void scatter_renew(const scatter *scatter);
 void scatter_abandon(scatter *scatter); /* the caller's memory is not written any more */

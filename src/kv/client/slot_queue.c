@@ -182,24 +182,53 @@ bool slot_queue_acknowledge(slot_queue *queue, tickets *tickets, uint64_t name, 
 
 /* ---- Pulls. */
 
-static query_batch *open_query(slot_queue *queue, uint64_t step) {
+typedef struct query_kind { /* queries of different kinds are not gathered into one */
+    uint64_t step;
+    reader_pull *pull;
+    bool follows;
+} query_kind;
+
+static query_batch *open_query(slot_queue *queue, query_kind kind) {
     query_batch *batch = queue->spare_batch;
     queue->spare_batch = NULL;
     if (batch == NULL) batch = xcalloc(1, sizeof *batch);
-    *batch = (struct query_batch){
-        .step = step, .payload = batch->payload, .parts = batch->parts, .part_room = batch->part_room};
+    *batch = (struct query_batch){.step = kind.step,
+                                  .pull = kind.pull,
+                                  .slot = queue->slot,
+                                  .follows = kind.follows,
+                                  .payload = batch->payload,
+                                  .parts = batch->parts,
+                                  .part_room = batch->part_room};
     batch->number = ++queue->queries;
     list_push_back(&queue->asking, &batch->link);
     return batch;
 }
 
-query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, size_t answer) {
+static bool is_of(const query_batch *batch, query_kind kind) {
+    return batch->step == kind.step && batch->pull == kind.pull && batch->follows == kind.follows;
+}
+
+static query_batch *gather_query(slot_queue *queue, query_kind kind, size_t answer) {
     query_batch *batch = list_empty(&queue->asking) ? NULL : container_of(queue->asking.prev, struct query_batch, link);
-    if (batch == NULL || batch->step != step || (batch->expects != 0 && batch->expects + answer > SLOT_QUEUE_ANSWER))
-        batch = open_query(queue, step);
+    if (batch == NULL || !is_of(batch, kind) || (batch->expects != 0 && batch->expects + answer > SLOT_QUEUE_ANSWER))
+        batch = open_query(queue, kind);
     batch->expects += answer;
+    return batch;
+}
+
+query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, size_t answer) {
+    query_batch *batch = gather_query(queue, (query_kind){.step = step}, answer);
     if (behind > batch->behind) batch->behind = behind;
     return batch;
+}
+
+query_batch *slot_queue_read(slot_queue *queue, reader_pull *pull, size_t answer) {
+    return gather_query(queue, (query_kind){.step = pull->asked, .pull = pull}, answer);
+}
+
+/* The query that asks for more of what this one asked for, in the same version. */
+static query_batch *ask_more(slot_queue *queue, const query_batch *batch, size_t answer) {
+    return gather_query(queue, (query_kind){batch->step, batch->pull, batch->pull != NULL}, answer);
 }
 
 void slot_queue_expect(query_batch *batch, const scatter *part) {
@@ -227,9 +256,13 @@ void slot_queue_asked(slot_queue *queue, query_batch *batch) {
     queue->asked = batch;
 }
 
-/* Ends a query; its memory is reused unless it has many parts. */
+/* Ends a query. That of a reader's pull is kept; the memory of others is reused unless it has many parts. */
 static void let_go(slot_queue *queue, query_batch *batch) {
     list_remove(&batch->link);
+    if (batch->pull != NULL && !batch->follows) {
+        list_push_back(&batch->pull->batches, &batch->link);
+        return;
+    }
     payload_empty(&batch->payload);
     if (batch->part_room > SLOT_QUEUE_PARTS_KEPT || queue->spare_batch != NULL)
         query_batch_free(batch);
@@ -265,8 +298,9 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
 }
 
 /* Asks for vectors of unknown lengths, in a query of their own. */
-static mr_status ask_vectors(slot_queue *queue, uint64_t step, const scatter *part, uint32_t from, uint32_t count) {
-    query_batch *batch = slot_queue_ask(queue, step, 0, SLOT_QUEUE_ANSWER);
+static mr_status ask_vectors(slot_queue *queue, const query_batch *asked, const scatter *part, uint32_t from,
+                             uint32_t count) {
+    query_batch *batch = ask_more(queue, asked, SLOT_QUEUE_ANSWER);
     scatter again = *part;
     payload_room room;
     again.list = NULL;
@@ -280,8 +314,8 @@ static mr_status ask_vectors(slot_queue *queue, uint64_t step, const scatter *pa
 }
 
 /* Asks for the rows of a range that follow those of an answer with as many rows as were asked for. */
-static mr_status ask_rest(slot_queue *queue, uint64_t step, const scatter *part) {
-    query_batch *batch = slot_queue_ask(queue, step, 0, SLOT_QUEUE_ANSWER);
+static mr_status ask_rest(slot_queue *queue, const query_batch *asked, const scatter *part) {
+    query_batch *batch = ask_more(queue, asked, SLOT_QUEUE_ANSWER);
     scatter again = *part;
     payload_room room;
     uint64_t range[2];
@@ -297,16 +331,16 @@ static mr_status ask_rest(slot_queue *queue, uint64_t step, const scatter *part)
 
 /* Asks again for a block that changed while it was read; the last attempt asks for the values. Vectors that were too
  * large for one answer are asked for in two halves. */
-static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
+static mr_status look_again(slot_queue *queue, const query_batch *asked, const scatter *part) {
     scatter again = *part;
     uint32_t half = part->count / 2;
-    if (part->kind == SCATTER_RANGE) return ask_rest(queue, step, part);
+    if (part->kind == SCATTER_RANGE) return ask_rest(queue, asked, part);
     if (part->kind == SCATTER_GATHER) {
-        MR_TRY(ask_vectors(queue, step, part, 0, half));
-        return ask_vectors(queue, step, part, half, part->count - half);
+        MR_TRY(ask_vectors(queue, asked, part, 0, half));
+        return ask_vectors(queue, asked, part, half, part->count - half);
     }
     if (++again.tries == SLOT_QUEUE_LOOKS) again.map_view = NULL;
-    return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
+    return slot_queue_ask_block(ask_more(queue, asked, part->bytes), &again);
 }
 
 /* Hands each answering section to the receiver of its question; both are in the same order. */
@@ -317,7 +351,7 @@ static void scatter_all(slot_queue *queue, query_batch *batch, tickets *tickets,
         payload_section section;
         mr_status status = MR_CORRUPT;
         if (payload_next(&reader, &section)) status = scatter_take(part, &section);
-        if (status == MR_BUSY) status = look_again(queue, batch->step, part);
+        if (status == MR_BUSY) status = look_again(queue, batch, part);
         end_part(part, tickets, status);
     }
     let_go(queue, batch);
@@ -371,12 +405,23 @@ static mr_status ask_again(slot_queue *queue, query_batch *batch) {
     return MR_OK;
 }
 
-bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
+/* The rest of the pull is asked for in the version of this answer. */
+static void note_version(slot_queue *queue, query_batch *batch, uint64_t version) {
+    reader_pull_answered(batch->pull, version);
+    batch->step = version;
+    list_for_each (item, &queue->asking) {
+        query_batch *next = container_of(item, query_batch, link);
+        if (next->pull == batch->pull) next->step = version;
+    }
+}
+
+bool slot_queue_answer(slot_queue *queue, tickets *tickets, uint64_t version, span answer) {
     query_batch *batch = queue->asked;
     payload_scratch scratch;
     span aligned;
     if (batch == NULL) return false;
     queue->asked = NULL;
+    if (batch->pull != NULL) note_version(queue, batch, version);
     mr_status status = payload_align(answer, &scratch, &aligned);
     bool again = status == MR_OK && batch->names && is_forgotten(aligned);
     if (again) status = ask_again(queue, batch);
@@ -386,6 +431,77 @@ bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
         scatter_all(queue, batch, tickets, aligned);
     payload_clear(&scratch);
     return true;
+}
+
+/* ---- Pulls of readers. */
+
+bool slot_queue_gone(slot_queue *queue, tickets *tickets, uint64_t version) {
+    query_batch *batch = queue->asked;
+    if (batch == NULL || batch->pull == NULL) return false;
+    queue->asked = NULL;
+    reader_pull_gone(batch->pull, version);
+    end_query(queue, batch, tickets, MR_OK);
+    return true;
+}
+
+void slot_queue_drop(slot_queue *queue, tickets *tickets, const reader_pull *pull) {
+    list_for_each (item, &queue->asking) {
+        query_batch *batch = container_of(item, query_batch, link);
+        if (batch->pull == pull) end_query(queue, batch, tickets, MR_OK);
+    }
+}
+
+void slot_queue_release(slot_queue *queue, tickets *tickets, const reader_pull *pull) {
+    slot_queue_drop(queue, tickets, pull);
+    if (queue->asked != NULL && queue->asked->pull == pull) queue->asked->pull = NULL; /* it has no parts */
+}
+
+/* Writes the query anew, without the versions of the caller's values: some of its memory may have other values now. */
+static mr_status forget_versions(query_batch *batch) {
+    payload_writer out = {0};
+    payload_reader reader = payload_open(payload_written(&batch->payload));
+    mr_status status = MR_OK;
+    for (payload_section section; status == MR_OK && payload_next(&reader, &section);) {
+        status = payload_copy(&out, &section);
+        if (status == MR_OK && payload_is_query(section.op)) payload_forget_version(&out);
+    }
+    payload_fini(status == MR_OK ? &batch->payload : &out);
+    if (status == MR_OK) batch->payload = out;
+    return status;
+}
+
+mr_status slot_queue_renew(const reader_pull *pull) {
+    list_for_each (item, &pull->batches) {
+        query_batch *batch = container_of(item, query_batch, link);
+        bool versions = false;
+        for (uint32_t i = 0; i < batch->part_count; i++) {
+            scatter_renew(&batch->parts[i]);
+            versions = versions || batch->parts[i].version != NULL;
+        }
+        if (versions) MR_TRY(forget_versions(batch));
+    }
+    return MR_OK;
+}
+
+void slot_queue_repeat(slot_queue *queue, query_batch *batch, uint64_t step) {
+    MR_ASSERT(batch->pull != NULL && batch->slot == queue->slot);
+    list_remove(&batch->link);
+    list_push_back(&queue->asking, &batch->link);
+    batch->step = step;
+    for (uint32_t i = 0; i < batch->part_count; i++) tickets_part(batch->parts[i].ticket);
+}
+
+void slot_queue_abandon_kept(const reader_pull *pull) {
+    list_for_each (item, &pull->batches) abandon_parts(container_of(item, query_batch, link), pull->ticket);
+}
+
+void slot_queue_forget(reader_pull *pull, bool valid) {
+    for (list *item; (item = list_pop_front(&pull->batches)) != NULL;) {
+        query_batch *batch = container_of(item, query_batch, link);
+        for (uint32_t i = 0; !valid && i < batch->part_count; i++)
+            if (batch->parts[i].version != NULL) *batch->parts[i].version = 0;
+        query_batch_free(batch);
+    }
 }
 
 /* ---- Acknowledgements and answers. */

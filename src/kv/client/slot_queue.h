@@ -15,6 +15,8 @@
  *           following pull take one round trip.
  * Key lists A query may name lists of keys that the slot was sent before (key_list_cache.h). If the slot no longer
  *           caches a list, the query is sent again, with all keys, before any other.
+ * Readers   A query of a reader's pull (reader_pull.h) has no other requests, is kept when it is answered, and may be
+ *           asked again. The queries that follow from answers (a block, vectors or a range, see below) are not kept.
  * Numbers   Batches and queries are counted, from 1. `known` is the last acknowledged batch that was counted.
  *
  * Remote    A block that is read from the server's memory (remote_values.h) and changes meanwhile is asked for again,
@@ -27,6 +29,7 @@
  *           SLOT_QUEUE_ANSWER bytes, likewise.
  * Ownership a slot queue owns its batches and queries, with their payloads. Pure: the kv_worker sends them. */
 #pragma once
+#include "kv/client/reader_pull.h"
 #include "kv/client/scatter.h"
 #include "kv/client/ticket.h"
 #include "kv/client/zero_copy.h"
@@ -62,7 +65,10 @@ typedef struct query_batch {
     uint64_t step;   /* as of rank_pull */
     uint64_t behind; /* seq of the last push that must be sent before the query; 0: none */
     uint8_t priority;
-    size_t expects; /* estimated bytes of the answer */
+    size_t expects;    /* estimated bytes of the answer */
+    reader_pull *pull; /* the reader's pull that it belongs to; NULL: none */
+    uint32_t slot;
+    bool follows; /* follows from an answer */
     bool names; /* the query names key lists that the slot may no longer cache: its payload is kept until the answer */
     payload_writer payload;
     scatter *parts; /* owned: one for each asking section */
@@ -110,6 +116,8 @@ void slot_queue_close(slot_queue *queue, uint64_t name);
 
 /* The gathering query for this step, to which the answer's bytes are added; begins a query if none gathers. */
 query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, size_t answer);
+/* Same, for a query of a reader's pull. */
+query_batch *slot_queue_read(slot_queue *queue, reader_pull *pull, size_t answer);
 /* records the receiver of a section that was written */
 void slot_queue_expect(query_batch *batch, const scatter *part);
 /* Writes the section that asks for a block, and records its receiver. MR_NOMEM, MR_TOO_LARGE. */
@@ -123,7 +131,20 @@ void slot_queue_asked(slot_queue *queue, query_batch *batch);
 
 /* Ends a batch; MR_STALE for pushes that the round did not count. False: no such batch. */
 bool slot_queue_acknowledge(slot_queue *queue, tickets *tickets, uint64_t name, bool counted);
-bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer); /* false: no query is under way */
+/* `version`: of the answer, in rounds. False: no query is under way. */
+bool slot_queue_answer(slot_queue *queue, tickets *tickets, uint64_t version, span answer);
+/* The version is gone that the query of a reader's pull is for; the slot has this one. False: no such query. */
+bool slot_queue_gone(slot_queue *queue, tickets *tickets, uint64_t version);
+/* Ends the queries of this pull that are not asked yet. */
+void slot_queue_drop(slot_queue *queue, tickets *tickets, const reader_pull *pull);
+/* The pull ends, without memory to write all of its queries: no query belongs to it any more. */
+void slot_queue_release(slot_queue *queue, tickets *tickets, const reader_pull *pull);
+/* Prepares kept queries of a pull to be asked once more: their destinations have no answer, and versions of the
+ * caller's memory are forgotten. MR_NOMEM. */
+MR_MUST mr_status slot_queue_renew(const reader_pull *pull);
+void slot_queue_repeat(slot_queue *queue, query_batch *batch, uint64_t step); /* asks a kept query again */
+void slot_queue_abandon_kept(const reader_pull *pull); /* as slot_queue_abandon, of the kept queries */
+void slot_queue_forget(reader_pull *pull, bool valid); /* frees the kept queries; `valid`: the memory has the values */
 /* ends every batch and query with the status */
 void slot_queue_fail(slot_queue *queue, tickets *tickets, mr_status status);
 

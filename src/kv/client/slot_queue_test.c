@@ -128,7 +128,7 @@ static void a_finished_request_leaves_its_memory_to_the_next(void **state) {
     const struct shared_bytes *asking = asked->payload.bytes;
     slot_queue_asked(&scene.queue, asked);
     assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 1, true));
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, (span){0}));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, (span){0}));
     (void)push(&scene, 2, 1);
     (void)pull(&scene, 0, 2, &to, &place);
     assert_ptr_equal(slot_queue_next(&scene.queue), sent);
@@ -201,14 +201,14 @@ static void pulls_are_asked_together_and_answered_each(void **state) {
     numbers[2] = pull(&scene, 4, 0, to, &places[2]);
     assert_null(slot_queue_next_query(&scene.queue)); /* one query at a time */
     shared_bytes *answer = answer_of((const float[]){1}, 1);
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
     query_batch *second = slot_queue_next_query(&scene.queue);
     assert_int_equal(second->part_count, 2);
     slot_queue_asked(&scene.queue, second);
     answer = answer_of((const float[]){2, 3}, 2);
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
-    assert_false(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
+    assert_false(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
     for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     assert_memory_equal(to, ((const float[]){1, 3, 2}), sizeof to);
@@ -223,7 +223,7 @@ static void an_answer_that_is_none_is_an_error(void **state) {
     uint64_t first = pull(&scene, 4, 0, &to, &place), second = pull(&scene, 4, 0, &to, &place);
     slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
     shared_bytes *answer = answer_of((const float[]){1}, 1); /* one answer for two questions */
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
     assert_int_equal(outcome(&scene.tickets, first), MR_OK);
     assert_int_equal(outcome(&scene.tickets, second), MR_CORRUPT);
@@ -305,7 +305,7 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
         memcpy(room.values, looks ? (const void *)&afar : (const void *)(const float[]){1, 2, 3, 4},
                looks ? sizeof afar : sizeof to);
         shared_bytes *answer = payload_take(&writer);
-        assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+        assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
         shared_bytes_unref(answer);
         assert_int_equal(outcome(&scene.tickets, tickets_number(ticket)), looks ? MR_BUSY : MR_OK);
     }
@@ -366,9 +366,9 @@ static void pulls_that_are_given_up_are_answered_nowhere(void **state) {
     assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[0])));
     assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[2])));
     shared_bytes *answer = answer_of((const float[]){1, 2}, 2);
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
     slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
-    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 0, shared_bytes_bytes(answer)));
     shared_bytes_unref(answer);
     for (int i = 0; i < 4; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     assert_memory_equal(to, ((const float[]){9, 2, 9, 2}), sizeof to);
@@ -393,8 +393,112 @@ static void whatever_is_under_way_fails_together(void **state) {
     finish(&scene);
 }
 
+/* ---- Pulls of readers. */
+
+static uint64_t read_row(scene *scene, reader_pull *pull, float *to, const uint32_t *place, uint64_t *version,
+                         uint64_t *changed) {
+    payload_room room;
+    query_batch *batch = slot_queue_read(&scene->queue, pull, SLOT_QUEUE_ANSWER);
+    const payload_head head = {.table = 1, .op = PAYLOAD_GET_ROWS, .count = 1};
+    const scatter part = {.ticket = pull->ticket,
+                          .kind = SCATTER_ROWS,
+                          .count = 1,
+                          .places = place,
+                          .to = (uint8_t *)to,
+                          .bytes = sizeof *to,
+                          .wire = MR_F32,
+                          .dtype = MR_F32,
+                          .version = version,
+                          .changed = changed};
+    assert_int_equal(payload_add(&batch->payload, head, 0, &room), MR_OK);
+    room.keys[0] = 7;
+    *room.version = *version;
+    slot_queue_expect(batch, &part);
+    return batch->number;
+}
+
+static uint64_t asked_version(const query_batch *batch) {
+    payload_reader reader = payload_open(payload_written(&batch->payload));
+    payload_section section;
+    assert_true(payload_next(&reader, &section));
+    return section.version;
+}
+
+static void a_query_of_a_reader_is_kept_and_asked_again(void **state) {
+    static const uint32_t places[] = {0, 1, 2};
+    scene scene;
+    reader_pull pull;
+    ticket *ticket;
+    float to[3] = {0};
+    uint64_t version = 5, changed = 0;
+    begin(&scene, true);
+    assert_int_equal(tickets_open(&scene.tickets, true, &ticket), MR_OK);
+    reader_pull_init(&pull, ticket); /* the ticket has the pull's part */
+    for (int i = 0; i < 3; i++) (void)read_row(&scene, &pull, to, &places[i], &version, &changed);
+    query_batch *first = slot_queue_next_query(&scene.queue);
+    assert_true(first->step == CONSISTENCY_NEWEST && asked_version(first) == 5);
+    slot_queue_asked(&scene.queue, first);
+    shared_bytes *answer = answer_of((const float[]){1}, 1);
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 8, shared_bytes_bytes(answer)));
+    query_batch *second = slot_queue_next_query(&scene.queue);
+    assert_int_equal(second->step, 8); /* the rest in the version of the first answer */
+    slot_queue_asked(&scene.queue, second);
+    assert_true(slot_queue_gone(&scene.queue, &scene.tickets, 10));
+    assert_false(slot_queue_gone(&scene.queue, &scene.tickets, 10));
+    assert_true(reader_pull_fails(&pull) && slot_queue_count(&scene.queue) == 1);
+    slot_queue_drop(&scene.queue, &scene.tickets, &pull);
+    assert_true(slot_queue_count(&scene.queue) == 0 && ticket->parts == 1 && changed == 1);
+    assert_int_equal(slot_queue_renew(&pull), MR_OK);
+    assert_int_equal(changed, 0);
+    uint64_t next = reader_pull_repeat(&pull);
+    assert_int_equal(next, 9);
+    while (!list_empty(&pull.batches))
+        slot_queue_repeat(&scene.queue, container_of(pull.batches.next, query_batch, link), next);
+    for (int i = 0; i < 3; i++) {
+        query_batch *batch = slot_queue_next_query(&scene.queue);
+        assert_true(batch->step == 9 && asked_version(batch) == 0); /* all values, whatever the memory has */
+        slot_queue_asked(&scene.queue, batch);
+        assert_true(slot_queue_answer(&scene.queue, &scene.tickets, 9, shared_bytes_bytes(answer)));
+    }
+    assert_true(ticket->parts == 1 && !reader_pull_fails(&pull) && changed == 3);
+    assert_memory_equal(to, ((const float[]){1, 1, 1}), sizeof to);
+    slot_queue_abandon_kept(&pull);
+    assert_int_equal(version, 0);
+    slot_queue_forget(&pull, true);
+    shared_bytes_unref(answer);
+    tickets_end(&scene.tickets, ticket, MR_OK);
+    finish(&scene);
+}
+
+static void queries_of_two_readers_pulls_are_two(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    reader_pull pulls[2];
+    ticket *tickets[2];
+    float to = 0;
+    uint64_t version = 5, changed = 0, other = 0;
+    begin(&scene, true);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tickets_open(&scene.tickets, true, &tickets[i]), MR_OK);
+        reader_pull_init(&pulls[i], tickets[i]);
+        uint64_t number = read_row(&scene, &pulls[i], &to, &place, &version, &changed);
+        assert_true(number != other);
+        other = number;
+    }
+    slot_queue_fail(&scene.queue, &scene.tickets, MR_STALE);
+    for (int i = 0; i < 2; i++) {
+        assert_true(tickets[i]->parts == 1 && tickets[i]->status == MR_STALE);
+        slot_queue_forget(&pulls[i], false);
+        tickets_end(&scene.tickets, tickets[i], MR_OK);
+    }
+    assert_int_equal(version, 0);
+    finish(&scene);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_query_of_a_reader_is_kept_and_asked_again),
+        cmocka_unit_test(queries_of_two_readers_pulls_are_two),
         cmocka_unit_test(unsent_requests_stay_queued),
         cmocka_unit_test(requests_queued_during_a_send_leave_together),
         cmocka_unit_test(a_finished_request_leaves_its_memory_to_the_next),

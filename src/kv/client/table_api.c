@@ -157,6 +157,7 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     table_catalog_table wanted;
     mr_ps_table_options copy;
     OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
+    MR_TRY(ps_connection_check_rank(ps, "create a table"));
     MR_TRY(table_catalog_table_init(&wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(wanted.schema.press);
     if (status == MR_OK) status = server_query_optimizer(ps, wanted.optimizer, timeout_us);
@@ -211,6 +212,7 @@ static mr_status decide_drop(mr_ps *ps, const table_info *table, int64_t timeout
 mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
     MR_TRY(check_open(table));
     mr_ps *ps = table->handle.ps;
+    MR_TRY(ps_connection_check_rank(ps, "drop a table"));
     uint32_t id = table->table.id;
     ps_connection_lock(ps);
     mr_status status = table->table.dropped ? error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.table.name)
@@ -363,6 +365,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_r
     MR_TRY(check_mark(table, options->version));
     MR_TRY(check_rate(table, kv_request, options));
     mr_ps *ps = table->handle.ps;
+    if (kv_request->pushes) MR_TRY(ps_connection_check_rank(ps, "push"));
     uint64_t number;
     kv_request->table = &table->table;
     kv_request->dtype = options->dtype != 0 ? options->dtype : table->table.table.schema.dtype;

@@ -67,13 +67,26 @@ mr_status vector_gather_create(const uint64_t *keys, size_t count, mr_dtype wire
     return status;
 }
 
-void vector_gather_destroy(void *memory) {
-    vector_gather *gather = memory;
+static void free_parts(vector_gather *gather) {
     for (part *part = gather->parts, *next; part != NULL; part = next) {
         next = part->next;
         free(part);
     }
-    free(gather);
+    gather->parts = NULL;
+}
+
+void vector_gather_renew(vector_gather *gather) {
+    bool whole = gather->left == 0 && gather->count != 0;
+    free_parts(gather);
+    gather->left = gather->count;
+    if (!whole) return;
+    free(*gather->result);
+    *gather->result = NULL;
+}
+
+void vector_gather_destroy(void *memory) {
+    free_parts(memory);
+    free(memory);
 }
 
 uint32_t *vector_gather_places(vector_gather *gather) { return gather->places; }

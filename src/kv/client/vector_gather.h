@@ -16,6 +16,7 @@ typedef struct vector_gather vector_gather;
  * keys, *result is set at once. MR_NOMEM. */
 MR_MUST mr_status vector_gather_create(const uint64_t *keys, size_t count, mr_dtype wire, mr_dtype dtype,
                                        mr_ps_vectors **result, vector_gather **out);
+void vector_gather_renew(vector_gather *gather); /* drops all answers, and the result */
 void vector_gather_destroy(void *gather);
 
 uint32_t *vector_gather_places(vector_gather *gather); /* room for the places of all keys, for the parts */

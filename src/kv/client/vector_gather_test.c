@@ -68,6 +68,22 @@ static void parts_come_in_any_order(void **state) {
     }
 }
 
+static void answers_of_a_repeated_pull_replace_all(void **state) {
+    static const uint32_t all[KEYS] = {0, 1, 2, 3, 4}, some[] = {1, 3};
+    mr_ps_vectors *result;
+    vector_gather *gather = begin(&result);
+    assert_int_equal(take(gather, all, KEYS, 0), MR_OK);
+    assert_non_null(result);
+    vector_gather_renew(gather);
+    assert_null(result);
+    assert_int_equal(take(gather, some, 2, 0), MR_OK);
+    vector_gather_renew(gather);
+    assert_int_equal(take(gather, all, KEYS, 0), MR_OK);
+    vector_gather_destroy(gather);
+    check(result);
+    mr_ps_vectors_free(result);
+}
+
 static void malformed_answers_are_rejected(void **state) {
     mr_ps_vectors *result;
     vector_gather *gather = begin(&result);
@@ -117,9 +133,8 @@ static void no_keys_have_a_result_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_come_in_any_order),
-        cmocka_unit_test(malformed_answers_are_rejected),
-        cmocka_unit_test(halves_are_widened_and_narrowed),
+        cmocka_unit_test(parts_come_in_any_order),        cmocka_unit_test(answers_of_a_repeated_pull_replace_all),
+        cmocka_unit_test(malformed_answers_are_rejected), cmocka_unit_test(halves_are_widened_and_narrowed),
         cmocka_unit_test(no_keys_have_a_result_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "kv/control/process_state.h"
 
 _Static_assert(APP_MESSAGE_HEAD_MAX + MR_PS_BODY_MAX <= CONTROL_MESSAGE_VALUE_MAX, "a note fits into a letter");
 
@@ -28,8 +29,6 @@ uint8_t *app_message_write(const app_message *message, control_message *control_
     return bytes;
 }
 
-static bool is_role(uint8_t role) { return role == MR_PS_SCHEDULER || role == MR_PS_SERVERS || role == MR_PS_WORKERS; }
-
 mr_status app_message_read(const control_message *message, app_message *out) {
     reader reader = reader_of(message->value.data, message->value.size);
     app_message read = {0};
@@ -44,10 +43,10 @@ mr_status app_message_read(const control_message *message, app_message *out) {
     read.from = (uint32_t)message->stamp.id;
     read.from_incarnation = message->stamp.incarnation;
     good = good && !reader.failed && (read.kind == APP_MESSAGE_REQUEST || read.kind == APP_MESSAGE_RESPONSE) &&
-           is_role(read.from_role) && is_role(read.to_role) && message->stamp.id <= UINT32_MAX &&
-           read.from_incarnation != 0 && read.number != 0 && read.oldest != 0 && read.oldest <= read.number &&
-           strcmp(mr_status_name(read.status), "UNKNOWN") != 0 && read.body.size <= MR_PS_BODY_MAX &&
-           (read.kind == APP_MESSAGE_RESPONSE || read.status == MR_OK);
+           process_state_is_role(read.from_role) && process_state_is_role(read.to_role) &&
+           message->stamp.id <= UINT32_MAX && read.from_incarnation != 0 && read.number != 0 && read.oldest != 0 &&
+           read.oldest <= read.number && strcmp(mr_status_name(read.status), "UNKNOWN") != 0 &&
+           read.body.size <= MR_PS_BODY_MAX && (read.kind == APP_MESSAGE_RESPONSE || read.status == MR_OK);
     if (!good) return error_set(MR_CORRUPT, "malformed app message of %zu bytes", message->value.size);
     *out = read;
     return MR_OK;

@@ -352,7 +352,11 @@ static mr_status not_yet(const call *call) {
         if (call->legs[i]->outcome.body != NULL) continue;
         const char *why = peer->here ? "has not answered" : "is not connected";
         if (peer->role == MR_PS_SCHEDULER) return error_set(MR_BUSY, "the scheduler %s", why);
-        return error_set(MR_BUSY, "%s %u %s", peer->role == MR_PS_SERVERS ? "server" : "worker", peer->number, why);
+        return error_set(MR_BUSY, "%s %u %s",
+                         peer->role == MR_PS_SERVERS   ? "server"
+                         : peer->role == MR_PS_READERS ? "reader"
+                                                       : "worker",
+                         peer->number, why);
     }
     return MR_OK;
 }

@@ -181,7 +181,7 @@ static void take_here(control_server *server, link_id link, const control_messag
     state.incarnation = message->stamp.incarnation;
     state.map = message->stamp.view;
     process_table_take(&server->table, &state, now_of(server));
-    if (state.role == MR_PS_WORKERS) tell_stall(server, link, message);
+    if (state.role != MR_PS_SERVERS) tell_stall(server, link, message);
     if (state.role != MR_PS_WORKERS || !state.ready || map->number == 0) return;
     barrier_server_begin(&server->server, map->generation);
     barrier_server_resume(&server->server, state.number, state.generation, state.first);
@@ -196,7 +196,7 @@ static void show_page(control_server *server, link_id link, const control_messag
 
 static void show_list(control_server *server, link_id link, const control_message *question) {
     size_t size;
-    uint8_t role = question->stamp.view <= MR_PS_ALL ? (uint8_t)question->stamp.view : 0;
+    uint8_t role = question->stamp.view <= MR_PS_READERS ? (uint8_t)question->stamp.view : 0;
     uint32_t number = question->stamp.id <= UINT32_MAX ? (uint32_t)question->stamp.id : 0;
     uint8_t *list = process_table_list(&server->table, role, number, now_of(server), &size);
     van_answer_value(server->options.van, link, CONTROL_THOSE, question->stamp, span_of(list, size));

@@ -2,10 +2,10 @@
  * excepted.
  *
  *   control message   stamp: view, id, incarnation            value
- *   REGISTER          CONTROL_SERVER or CONTROL_WORKER,       asks for a process number (id_allocator.h); of a server
+ *   REGISTER          CONTROL_SERVER, _WORKER or _READER,     asks for a process number (id_allocator.h); of a server
  *                     token, of a server 1 + wanted number    4: what it can decompress (compressor_available)
- *   SEATED            number, token                           none; number ID_ALLOCATOR_MAX: no number is free, or,
- *                                                             with a text, why the server cannot join
+ *   SEATED            number, token, readers that there may   none; number ID_ALLOCATOR_MAX: no number is free, or,
+ *                     be                                      with a text, why the process cannot join
  *   LOOK              0, token                                none: asks for the cluster map
  *   MAP_VIEW          newest checkpoint or 0, token           the newest cluster map; empty: there is none yet
  *   HERE              cluster map, number, incarnation        process state (process_state.h); not answered
@@ -66,5 +66,5 @@ enum {
     CONTROL_TABLES_ANSWER,
     CONTROL_STOPPED
 };
-enum { CONTROL_SERVER = 1, CONTROL_WORKER = 2 };
+enum { CONTROL_SERVER = 1, CONTROL_WORKER = 2, CONTROL_READER = 3 };
 #define CONTROL_CHECKPOINTS "#depot" /* suffix of the scheduler's address: its checkpoint store (van.h) */

@@ -86,7 +86,7 @@ static void take_seated(kv_process *process, const control_message *message) {
         return;
     }
     begin_waiting(process);
-    if (process->host->on_full != NULL) process->host->on_full(process->context);
+    if (process->host->on_full != NULL) process->host->on_full(process->context, message->stamp.incarnation);
 }
 
 /* ---- Host of the van. */
@@ -225,8 +225,10 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
         return status;
     }
     process->remote = metadata_remote_create(van_env(process->van), van_messenger(process->van), process->scheduler);
+    static const uint8_t roles[] = {
+        [CONTROL_SERVER] = MR_PS_SERVERS, [CONTROL_WORKER] = MR_PS_WORKERS, [CONTROL_READER] = MR_PS_READERS};
     process->client = control_client_create(
-        process->van, options->role == CONTROL_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, process->scheduler,
+        process->van, roles[options->role], process->scheduler,
         &(control_client_host){.describe = host->describe, .count = host->count, .context = context});
     process->catalog = catalog_client_create(&(catalog_client_host){ask_about_tables, tell_time, process},
                                              rng_next(van_env(process->van)->rng));

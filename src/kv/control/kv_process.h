@@ -6,6 +6,8 @@
  * Requests to the scheduler are repeated; while no scheduler answers registration waits, and nothing else fails. The
  * host gets the packets of slot messages, for either role.
  *
+ * Readers are numbered apart from workers; in slot messages and cluster maps their numbers begin at CLUSTER_MAP_READER.
+ *
  * Senders    Only the scheduler's process speaks for the controller, so that cluster maps come from it alone
  *            (ps/batcher.h), and for the checkpoint store, and sends control messages other than NOTE; one process
  *            speaks for each server, worker and rank (sender_table.h). A link over which another process does so, or
@@ -31,8 +33,8 @@ typedef struct kv_process kv_process;
 typedef struct kv_process_options {
     const char *scheduler; /* address */
     const char *listen;    /* NULL: a free port of the loopback interface, or a socket beside the scheduler's */
-    uint8_t role;          /* CONTROL_SERVER, CONTROL_WORKER */
-    uint32_t number;       /* or KV_PROCESS_ANY */
+    uint8_t role;          /* CONTROL_SERVER, CONTROL_WORKER, CONTROL_READER */
+    uint32_t number;       /* or KV_PROCESS_ANY, as every reader has */
     uint32_t compressors;  /* of a server: compressor_available */
     uint64_t shown;        /* as of van_options */
     const env *env;        /* as of van_options */
@@ -41,7 +43,8 @@ typedef struct kv_process_options {
 typedef struct kv_process_host {
     /* Number and incarnation are known; called again after kv_process_acquire_again. */
     void (*on_here)(void *context, uint64_t incarnation);
-    void (*on_full)(void *context); /* no number is free; the process keeps asking; may be NULL */
+    /* No number is free; the process keeps asking; may be NULL. `readers`: as many as there may be. */
+    void (*on_full)(void *context, uint64_t readers);
     /* the scheduler does not admit this process; may be NULL. The text is borrowed */
     void (*on_rejected)(void *context, span text);
     void (*take)(void *context, span batch, shared_bytes *bytes); /* as of van_host */

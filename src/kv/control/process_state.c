@@ -31,6 +31,10 @@ mr_status process_state_report_set(process_state *state, const char *key, double
     return MR_OK;
 }
 
+bool process_state_is_role(uint8_t role) {
+    return role == MR_PS_SCHEDULER || role == MR_PS_SERVERS || role == MR_PS_WORKERS || role == MR_PS_READERS;
+}
+
 size_t process_state_encode(const process_state *state, uint8_t *out) {
     writer writer = writer_of(out, PROCESS_STATE_SIZE_MAX);
     writer_u8(&writer, state->role);
@@ -59,7 +63,7 @@ static bool read_report(reader *reader, process_state_report *report) {
 mr_status process_state_decode(span bytes, process_state *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     process_state read = {.role = reader_u8(&reader)};
-    bool good = read.role == MR_PS_SCHEDULER || read.role == MR_PS_SERVERS || read.role == MR_PS_WORKERS;
+    bool good = process_state_is_role(read.role);
     good = reader_text8(&reader, read.address, sizeof read.address) && good;
 #define X(name) read.name = reader_u64(&reader);
     PROCESS_STATE_NUMBERS(X)

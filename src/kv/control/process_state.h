@@ -3,7 +3,7 @@
  *
  *   bytes    content
  *   -------  ---------------------------------------------------------------------------------
- *   1        role: one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS
+ *   1        role: one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS, MR_PS_READERS
  *   1 + n    address
  *   8 …  PROCESS_STATE_NUMBERS
  *   1        reports; each: 1 + n key, 8 value, 8 number of reports
@@ -18,6 +18,8 @@
 
 #define PROCESS_STATE_US INT64_C(200000)
 enum { PROCESS_STATE_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_MAX * (MR_PS_NAME_MAX + 16) };
+
+bool process_state_is_role(uint8_t role); /* one of them */
 
 /* Of a worker: generation, first step in the generation, current step, whether the rank is ready. Of a server: requests
  * since its start, bytes of their values, used memory, memory limit, contributions that were repeated with different

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "miniray/admin.h"
+#include "ps/cluster_map.h"
 #include "ps/slot_message.h"
 #include "ps/stable_hash.h"
 
@@ -49,8 +50,10 @@ sender_verdict sender_table_judge(sender_table *table, span packet, uint64_t pro
 sender_verdict sender_table_judge_role(sender_table *table, uint8_t role, uint64_t number, uint64_t incarnation,
                                        uint64_t process) {
     if (role == MR_PS_SCHEDULER) return SENDER_SCHEDULER;
-    if ((role != MR_PS_WORKERS && role != MR_PS_SERVERS) || number >= SLOT_MESSAGE_RANK) return SENDER_REFUSED;
-    uint32_t who = (uint32_t)number | (role == MR_PS_WORKERS ? (uint32_t)SLOT_MESSAGE_WORKER : 0);
+    uint64_t first = role == MR_PS_READERS ? CLUSTER_MAP_READER : 0;
+    bool serves = role == MR_PS_SERVERS, pulls = role == MR_PS_WORKERS || role == MR_PS_READERS;
+    if ((!serves && !pulls) || number >= SLOT_MESSAGE_RANK - first) return SENDER_REFUSED;
+    uint32_t who = (uint32_t)(first + number) | (pulls ? (uint32_t)SLOT_MESSAGE_WORKER : 0);
     sender_verdict verdict = sender_table_admit(table, who, incarnation, process);
     return verdict == SENDER_UNSURE ? SENDER_ADMITTED : verdict;
 }

@@ -391,6 +391,10 @@ mr_status payload_copy(payload_writer *writer, const payload_section *section) {
     return MR_OK;
 }
 
+void payload_forget_version(payload_writer *writer) {
+    memset(room_of(writer) + writer->last + PAYLOAD_HEAD, 0, sizeof(uint64_t));
+}
+
 static void end_last(payload_writer *writer, size_t size) {
     uint8_t *head = room_of(writer) + writer->last;
     uint32_t number = (uint32_t)size;

@@ -264,7 +264,10 @@ MR_MUST mr_status payload_add(payload_writer *writer, payload_head head, size_t 
 MR_MUST mr_status payload_add_rows(payload_writer *writer, payload_head head, size_t row, uint64_t key, void **values);
 MR_MUST mr_status payload_add_row(payload_writer *writer, uint64_t key, void **values);
 void payload_seal(payload_writer *writer); /* no-op if the last section is complete */
+/* Sets the version of the last section, a query, to 0. */
+void payload_forget_version(payload_writer *writer);
 MR_MUST mr_status payload_copy(payload_writer *writer, const payload_section *section); /* adds the section unchanged */
+void payload_forget_version(payload_writer *writer); /* sets the version of the last section, a query, to 0 */
 /* Adds the last section of a payload without its values, which follow from other memory and have a multiple of
  * PAYLOAD_ALIGN bytes. */
 MR_MUST mr_status payload_add_front(payload_writer *writer, payload_head head, size_t value_bytes, payload_room *out);

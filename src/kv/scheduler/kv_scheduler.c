@@ -57,7 +57,7 @@ struct kv_scheduler {
     control_server *server;
     data_service *data_service;
     drain_list list;
-    id_allocator servers, workers;
+    id_allocator servers, workers, readers;
     uint32_t admitted[ID_ALLOCATOR_MAX]; /* by number: what a server that registered here can decompress; 0: unknown */
     checkpoint_requests requests;
     final_checkpoint final;
@@ -80,22 +80,41 @@ struct kv_scheduler {
 
 /* ---- Requests to the scheduler. */
 
-/* Tells a server why it cannot join: the text of the last error. */
-static void reject_server(kv_scheduler *scheduler, link_id link, const control_message *question) {
+/* Tells a process why it cannot join: the text of the last error. */
+static void reject(kv_scheduler *scheduler, const char *what, link_id link, const control_message *question) {
     const char *text = mr_last_error();
-    log_warn("a server is not admitted: %s", text);
+    log_warn("a %s is not admitted: %s", what, text);
     van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = ID_ALLOCATOR_MAX, .id = question->stamp.id},
                      span_of(text, strlen(text)));
 }
 
-/* Opens links to the workers that have all numbers: a failure shows those that are gone (broken). The link to a worker
- * may break before its last message arrives; then no other event shows its end. */
-static void reach_workers(kv_scheduler *scheduler) {
-    for (uint32_t i = 0; i < scheduler->options.rank_count; i++) {
-        const id_assignment *worker = &scheduler->workers.list[i];
-        if (worker->taken && worker->address[0] != '\0')
-            messenger_reach(van_messenger(scheduler->van), worker->address);
+/* Opens links to the processes that have all numbers: a failure shows those that are gone (broken). The link to a
+ * process may break before its last message arrives; then no other event shows its end. */
+static void reach_all(kv_scheduler *scheduler, const id_allocator *ids, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (ids->list[i].taken && ids->list[i].address[0] != '\0')
+            messenger_reach(van_messenger(scheduler->van), ids->list[i].address);
+}
+
+/* The readers that there may be: those of the cluster map, which has another number than the options until the next
+ * generation, if this scheduler began with other options. */
+static uint32_t reader_count(const kv_scheduler *scheduler) {
+    const cluster_map *map = controller_map(scheduler->controller);
+    return map->number == 0 ? scheduler->options.reader_count : map->reader_count;
+}
+
+static void give_reader(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    uint32_t count = reader_count(scheduler);
+    if (count == 0) {
+        (void)error_set(MR_DENIED, "the deployment has no readers; start its scheduler with the option readers "
+                                   "(miniray ps scheduler --readers N)");
+        reject(scheduler, "reader", link, question);
+        return;
     }
+    uint32_t number = id_allocator_give(&scheduler->readers, count, question->stamp.id, van_now_us(scheduler->van));
+    if (number == ID_ALLOCATOR_MAX) reach_all(scheduler, &scheduler->readers, count);
+    van_answer_value(scheduler->van, link, CONTROL_SEATED,
+                     (stamp){.view = number, .id = question->stamp.id, .incarnation = count}, (span){0});
 }
 
 static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
@@ -103,9 +122,13 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     bool serves = question->stamp.view == CONTROL_SERVER;
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
     if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process repeats its request */
+    if (question->stamp.view == CONTROL_READER) {
+        give_reader(scheduler, link, question);
+        return;
+    }
     uint32_t number = ID_ALLOCATOR_MAX;
     if (serves && server_admission_check(catalog_log_tables(scheduler->catalog), question->value) != MR_OK) {
-        reject_server(scheduler, link, question);
+        reject(scheduler, "server", link, question);
         return;
     }
     if (!serves)
@@ -115,7 +138,7 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     else if (wanted <= ID_ALLOCATOR_MAX &&
              id_allocator_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
         number = (uint32_t)wanted - 1;
-    if (!serves && number == ID_ALLOCATOR_MAX) reach_workers(scheduler);
+    if (!serves && number == ID_ALLOCATOR_MAX) reach_all(scheduler, &scheduler->workers, scheduler->options.rank_count);
     if (serves && number < ID_ALLOCATOR_MAX) scheduler->admitted[number] = server_admission_read(question->value);
     van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = number, .id = question->stamp.id},
                      (span){0});
@@ -399,9 +422,11 @@ static void hear(kv_scheduler *scheduler, span batch) {
         if (drain_list_heard(&scheduler->list, head.who, head.incarnation))
             controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
     }
-    if ((head.who & SLOT_MESSAGE_WORKER) != 0)
-        id_allocator_heard(&scheduler->workers, head.who & ~(uint32_t)SLOT_MESSAGE_WORKER, head.address,
-                           van_now_us(scheduler->van));
+    if ((head.who & SLOT_MESSAGE_WORKER) == 0) return;
+    uint32_t number = head.who & ~(uint32_t)SLOT_MESSAGE_WORKER;
+    bool reads = number >= CLUSTER_MAP_READER;
+    id_allocator_heard(reads ? &scheduler->readers : &scheduler->workers, reads ? number - CLUSTER_MAP_READER : number,
+                       head.address, van_now_us(scheduler->van));
 }
 
 static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
@@ -432,6 +457,7 @@ static void broken(void *context, const char *address, bool silent) {
     control_server_broken(scheduler->server, address);
     id_allocator_broken(&scheduler->servers, address);
     id_allocator_broken(&scheduler->workers, address);
+    id_allocator_broken(&scheduler->readers, address);
 }
 
 static int64_t next_us(void *context) {
@@ -471,8 +497,8 @@ static void send_bytes(void *context, const char *address, span bytes) {
 
 /* ---- Creation and end. */
 
-_Static_assert((int)ID_ALLOCATOR_MAX <= (int)RANK_SET_MAX && (int)ID_ALLOCATOR_MAX <= (int)CLUSTER_MAP_RANKS_MAX,
-               "all can be in a round");
+_Static_assert((int)ID_ALLOCATOR_MAX <= (int)RANK_SET_MAX && 2 * (int)ID_ALLOCATOR_MAX <= (int)CLUSTER_MAP_RANKS_MAX,
+               "all ranks can be in a round, and all readers have a place");
 
 static bool has_rounds(const kv_scheduler_options *options) {
     return options->mixed || options->consistency.kind == CONSISTENCY_BSP;
@@ -495,6 +521,8 @@ static mr_status check(const kv_scheduler_options *options) {
     const uint32_t slots_max = (CLUSTER_MAP_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
     if (options->rank_count < 1 || options->rank_count > ID_ALLOCATOR_MAX)
         return error_set(MR_INVALID, "%u workers: expected 1 to %u", options->rank_count, ID_ALLOCATOR_MAX);
+    if (options->reader_count > ID_ALLOCATOR_MAX)
+        return error_set(MR_INVALID, "%u readers: expected 0 to %u", options->reader_count, ID_ALLOCATOR_MAX);
     if (options->table_slots > slots_max)
         return error_set(MR_INVALID, "%u slots: expected 1 to %u, or 0 for the default", options->table_slots,
                          slots_max);
@@ -598,6 +626,7 @@ static void begin_controller(kv_scheduler *scheduler) {
         .rounds = {.backup = options->backup, .deadline_us = (uint32_t)options->deadline_us},
         .copies = options->copies,
         .rank_count = options->rank_count,
+        .reader_count = options->reader_count,
         .slot_count = slot_count(options),
         .first_servers = options->server_count,
         .own_ranks = true,

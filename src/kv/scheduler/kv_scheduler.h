@@ -48,6 +48,7 @@ typedef struct kv_scheduler_options {
     uint8_t copies;
     /* table_slots 0: those of the folder; KV_SCHEDULER_SLOTS in a new one. Another number than the folder's changes it
      * (repartition.h) */
+    uint32_t reader_count;                          /* readers that may be connected at the same time */
     uint32_t rank_count, table_slots, server_count; /* server_count: servers with which a generation begins */
     int64_t checkpoint_us;                          /* interval of checkpoints; 0: none */
     bool exact_checkpoints; /* outside BSP: ranks quiesce for a checkpoint (ps/checkpointer.h) */

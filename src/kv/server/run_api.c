@@ -129,6 +129,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                                 .consistency = {(consistency_kind)options->consistency, options->staleness},
                                 .copies = (uint8_t)(options->replicas == 0 ? 1 : options->replicas),
                                 .rank_count = options->num_workers,
+                                .reader_count = options->readers,
                                 .mixed = options->mixed_consistency != 0,
                                 .backup = options->backup_workers,
                                 .deadline_us = options->deadline_us,

@@ -187,8 +187,10 @@ static PyObject *reports_of(const mr_ps_process *process) {
 
 static PyObject *process_of(const void *item) {
     const mr_ps_process *process = item;
-    static const char *const roles[] = {
-        [MR_PS_SCHEDULER] = "scheduler", [MR_PS_SERVERS] = "server", [MR_PS_WORKERS] = "worker"};
+    static const char *const roles[] = {[MR_PS_SCHEDULER] = "scheduler",
+                                        [MR_PS_SERVERS] = "server",
+                                        [MR_PS_WORKERS] = "worker",
+                                        [MR_PS_READERS] = "reader"};
     return Py_BuildValue(
         "{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role", roles[process->role], "number",
         process->number, "address", process->address, "here", PyBool_FromLong(process->here), "silent",

@@ -22,11 +22,11 @@ PyObject *py_ps_deployment_start(PyObject *module, PyObject *args) {
     mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &own, .server = &server);
     double checkpoint_s, balance_s, deadline_s, timeout_s;
     int consistency;
-    if (!PyArg_ParseTuple(args, "zzIIIIiIpddId(ddz)d", &scheduler->listen, &scheduler->checkpoint_dir,
+    if (!PyArg_ParseTuple(args, "zzIIIIiIpddIdI(ddz)d", &scheduler->listen, &scheduler->checkpoint_dir,
                           &scheduler->num_servers, &scheduler->replicas, &scheduler->num_workers, &scheduler->slots,
                           &consistency, &scheduler->staleness, &scheduler->mixed_consistency, &checkpoint_s, &balance_s,
-                          &scheduler->backup_workers, &deadline_s, &server.num_cpus, &server.num_gpus,
-                          &server.resources, &timeout_s) ||
+                          &scheduler->backup_workers, &deadline_s, &scheduler->readers, &server.num_cpus,
+                          &server.num_gpus, &server.resources, &timeout_s) ||
         py_core_context() == NULL)
         return NULL;
     scheduler->consistency = (mr_ps_consistency)consistency;

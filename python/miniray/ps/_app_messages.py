@@ -12,10 +12,10 @@ from miniray._core_api import did_you_mean
 from miniray.ps import _table_options
 from miniray.ps.errors import PsError
 
-_SCHEDULER, _SERVERS, _WORKERS, _ALL = 1, 2, 4, 7
+_SCHEDULER, _SERVERS, _WORKERS, _ALL, _READERS = 1, 2, 4, 7, 8
 _GROUPS = {"scheduler": _SCHEDULER, "servers": _SERVERS, "workers": _WORKERS, "all": _ALL}
-_ROLES = {"server": _SERVERS, "worker": _WORKERS}
-_NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker"}
+_ROLES = {"server": _SERVERS, "worker": _WORKERS, "reader": _READERS}
+_NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker", _READERS: "reader"}
 _EVERY, _NUMBER_MAX = 0xFFFFFFFF, 1023
 INT_MAX = 2**31 - 1
 _SLICE_S = 0.2  # interval at which the thread checks whether it should end
@@ -52,8 +52,8 @@ def node_of(to: Any) -> tuple[int, int]:
         return _GROUPS[to], 0 if to == "scheduler" else _EVERY
     if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES:
         return _ROLES[to[0]], _table_options.whole(f"the number of the {to[0]}", to[1], _NUMBER_MAX)
-    raise ValueError(f"unknown receiver {to!r}; expected 'scheduler', ('server', number), ('worker', rank), 'servers', "
-                     f"'workers' or 'all'{did_you_mean.hint(to, _GROUPS)}")
+    raise ValueError(f"unknown receiver {to!r}; expected 'scheduler', ('server', number), ('worker', rank), "
+                     f"('reader', number), 'servers', 'workers' or 'all'{did_you_mean.hint(to, _GROUPS)}")
 
 
 def response_of(role: int, number: int, status: int, head: int, body: bytes) -> Response:

@@ -21,8 +21,9 @@ from miniray.ps._tables import DenseTable, SparseTable, Table, VectorTable, wrap
 from miniray.ps.errors import PsError, PsTimeoutError, StaleError
 
 TIMEOUT_S = 60.0
-_ANY_RANK = -1
+_ANY_RANK, _READER = -1, -2  # MR_PS_ANY_RANK, MR_PS_READER
 _MOST_RANKS = 1023
+_NO_RANK = 0xFFFFFFFF  # UINT32_MAX
 _END_S = 1.0  # longest wait for the end of a step when a connection is closed
 _SLICE_S = 0.25  # signals are handled after each slice
 _LONG_S = 1e9
@@ -40,18 +41,25 @@ def seconds(timeout: float) -> float:
 
 
 @public
-def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
+def connect(address: Any = None, rank: int | None = None, *, reader: bool = False,
+            timeout: float = TIMEOUT_S) -> Connection:
     """Joins a parameter server as the worker of this rank; waits until its servers are connected.
 
     `address` is a Deployment, "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of the
     environment. A rank of None is the lowest that no process has, or has had in the last two seconds. `timeout`, in
     seconds, also applies to every call of the connection that waits.
+
+    A reader holds no rank and only pulls: no rank waits for it, and it begins no steps. A pull from a table of "bsp" shows
+    one step of all ranks, the newest that had ended when the pull was made, or a later one. The deployment must allow
+    readers (`start(readers=N)`, `miniray ps scheduler --readers N`).
     """
     address = getattr(address, "address", address)
     if address is not None and not isinstance(address, str):
         raise TypeError(f"the address must be a str or what start() returned, not {address!r}")
     timeout = seconds(timeout)
-    rank = _ANY_RANK if rank is None else _table_options.whole("rank", rank, _MOST_RANKS)
+    if reader and rank is not None:
+        raise ValueError(f"rank is {rank!r}, but a reader has no rank: leave out rank or reader")
+    rank = (_READER if reader else _ANY_RANK) if rank is None else _table_options.whole("rank", rank, _MOST_RANKS)
     deadline = time.monotonic() + timeout
     _await_servers(address, deadline)
     left = max(0.0, deadline - time.monotonic())
@@ -94,13 +102,13 @@ def _stall(address):
 
 @public
 class Connection:
-    """The connection of one rank. Several threads may use it; a process that was forked later may not.
+    """The connection of one rank, or of a reader. Several threads may use it; a process that was forked later may not.
 
         for step in connection.steps(100):       # a worker that is started again continues at the step of the first one
             rows = table.pull(keys)
             table.push(keys, gradients)
 
-    Attributes: `rank`, `num_workers`, `num_servers`, `replicas`, `slots`, `consistency`, `staleness`, `timeout`.
+    Attributes: `rank` (of a reader: None), `num_workers`, `num_servers`, `replicas`, `slots`, `consistency`, `staleness`, `timeout`.
     """
 
     __getattr__ = _old_names.attributes(data="dataset", keep="set_state_dir", ranks="num_workers", report="metric",
@@ -108,18 +116,21 @@ class Connection:
 
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
-        self._is_begun = False  # the program has begun a step itself, and so must begin every step
+        # The program has begun a step itself, and so must begin every step; a reader begins none.
+        self._is_begun = native.info[0] == _NO_RANK
         self._listeners: dict[int, _app_messages.Listener] = {}
         self._callback_thread: CallbackThread | None = None
         self._lock = threading.Lock()
         (self.rank, self.num_workers, self.slots, self.num_servers, self.replicas, self.consistency,
          self.staleness, mixed) = native.info
+        self.rank = None if self.rank == _NO_RANK else self.rank
         self._has_rounds = bool(mixed) or self.consistency == "bsp"
-        self._unstepped = _Unstepped(native, self.consistency == "asp")
+        self._unstepped = _Unstepped(native, self.consistency == "asp" and self.rank is not None)
         self._leave = weakref.finalize(self, self._unstepped.end)  # ends the open step, also when the program ends
 
     def __repr__(self):
-        return f"Connection(rank={self.rank} of {self.num_workers}, {self.consistency})"
+        who = "reader" if self.rank is None else f"rank={self.rank} of {self.num_workers}"
+        return f"Connection({who}, {self.consistency})"
 
     def __reduce__(self):
         raise TypeError("a connection cannot be passed to another process: pass its address and call connect() there")
@@ -213,7 +224,7 @@ class Connection:
              timeout: float | None = None) -> Response | list[Response]:
         """Sends a message to another process and waits for its response.
 
-        `to` is "scheduler", ("server", number) or ("worker", rank): returns a Response, or raises PsError; or "servers",
+        `to` is "scheduler", ("server", number), ("worker", rank) or ("reader", number): returns a Response, or raises PsError; or "servers",
         "workers" or "all": returns a list, in which those that failed have an `error`. `body` has at most 64 KiB. A
         message is handled once while both processes live.
         """

@@ -21,7 +21,7 @@ _PIDS_S = 2.0
 def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consistency: str = "asp",
           slots: int | None = None, checkpoint_dir: str | os.PathLike | None = None, checkpoint_every: float | None = None,
           mixed_consistency: bool = False, balance_every: float | None = None, backup_workers: int = 0,
-          deadline: float | None = None, *, actors: bool | None = None, num_cpus: float | None = None,
+          deadline: float | None = None, readers: int = 0, *, actors: bool | None = None, num_cpus: float | None = None,
           resources: dict[str, float] | None = None, **others: Any) -> Deployment:
     """Starts a parameter server on this machine.
 
@@ -42,6 +42,7 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
     backup_workers    of "bsp": a step ends when all workers but this number have ended it. The pushes of late workers are
                       left out (StaleError, if they wait for the ticket); they continue with the step of the others
     deadline          of "bsp", seconds: a step ends this long after its first worker has ended it, without late workers
+    readers           connections that only pull (`connect(reader=True)`) that may exist at once
     actors            True: scheduler and servers are actors of the runtime, which is started if necessary. Its node
                       restarts those that die, and `miniray list actors`, `status`, `why` and `logs` show them; False: they
                       are children of a supervisor process, which restarts them; None: actors after `init()`
@@ -53,7 +54,7 @@ def start(num_servers: int = 2, replicas: int = 1, num_workers: int = 1, consist
     if others:
         _old_names.refuse("start()", others, [*inspect.signature(start).parameters][:-1])
     options = _deployment_options.checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_dir,
-                                          checkpoint_every, mixed_consistency, balance_every, backup_workers, deadline)
+                                          checkpoint_every, mixed_consistency, balance_every, backup_workers, deadline, readers)
     needs = _options.amount("num_cpus", num_cpus), 0.0, _options.resources(resources)
     if actors is None:
         actors = _core.is_initialized()
@@ -96,9 +97,9 @@ class Deployment:
     def __exit__(self, *error) -> None:
         self.stop()
 
-    def connect(self, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
-        """A connection as the worker of that rank."""
-        return connect(self.address, rank, timeout=timeout)
+    def connect(self, rank: int | None = None, *, reader: bool = False, timeout: float = TIMEOUT_S) -> Connection:
+        """A connection as the worker of that rank, or as a reader, which only pulls."""
+        return connect(self.address, rank, reader=reader, timeout=timeout)
 
     def cluster_map(self, timeout: float = TIMEOUT_S) -> dict[str, Any]:
         """The servers by number, the servers that have each slot, and the slots that are hot."""

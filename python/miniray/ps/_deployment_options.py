@@ -8,7 +8,7 @@ import typing
 
 from miniray._core_api import did_you_mean
 
-_SERVERS, _WORKERS, _SLOTS, _BACKUP, _STALENESS = 1024, 1024, 4095, 1023, 1 << 20
+_SERVERS, _WORKERS, _SLOTS, _BACKUP, _STALENESS, _READERS = 1024, 1024, 4095, 1023, 1 << 20, 1024
 _LEAST_S, _MOST_S = 0.01, 1e6
 
 
@@ -27,10 +27,11 @@ class DeploymentOptions(typing.NamedTuple):
     balance_every: float  # seconds; 0: default, negative: never
     backup_workers: int
     deadline: float  # seconds; 0: none
+    readers: int
 
 
 def checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_dir, checkpoint_every, mixed_consistency,
-            balance_every, backup_workers, deadline):
+            balance_every, backup_workers, deadline, readers):
     """The options of `start()`; raises ValueError where one is out of range."""
     kind, staleness = _consistency(consistency)
     return DeploymentOptions(
@@ -41,7 +42,8 @@ def checked(num_servers, replicas, num_workers, consistency, slots, checkpoint_d
         bool(mixed_consistency),
         0.0 if checkpoint_every is None else _seconds("checkpoint_every", checkpoint_every),
         0.0 if balance_every is None else _seconds("balance_every", balance_every) if balance_every else -1.0,
-        _whole("backup_workers", backup_workers, 0, _BACKUP), 0.0 if deadline is None else _seconds("deadline", deadline))
+        _whole("backup_workers", backup_workers, 0, _BACKUP), 0.0 if deadline is None else _seconds("deadline", deadline),
+        _whole("readers", readers, 0, _READERS))
 
 
 def _whole(name, value, least, most):

@@ -55,7 +55,7 @@ def _arguments(options):
     flags = {"--parent-pid": os.getpid(), "--num-servers": options.num_servers, "--replicas": options.replicas,
              "--num-workers": options.num_workers, "--slots": options.slots,
              "--consistency": ("asp", f"ssp:{options.staleness}", "bsp")[options.consistency],
-             "--backup-workers": options.backup_workers, "--deadline": options.deadline, "--checkpoint-dir": options.checkpoint_dir,
+             "--backup-workers": options.backup_workers, "--readers": options.readers, "--deadline": options.deadline, "--checkpoint-dir": options.checkpoint_dir,
              "--checkpoint-every": options.checkpoint_every, "--balance-every": balance}
     given = [str(part) for flag, value in flags.items() if value for part in (flag, value)]
     return given + ["--mixed-consistency"] * options.mixed_consistency

@@ -14,13 +14,9 @@
 #include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {
-    &rpc_scenario,       &forgery_scenario,
-    &group_scenario,     &hold_scenario,
-    &kv_scenario,        &overload_scenario,
-    &ps_scenario,        &pieces_scenario,
-    &memory_scenario,    &runtime_scenario,
-    &scheduler_scenario, &stop_scenario,
-    &view_scenario,      NULL,
+    &rpc_scenario,       &forgery_scenario, &group_scenario,  &hold_scenario,   &kv_scenario,
+    &overload_scenario,  &ps_scenario,      &pieces_scenario, &memory_scenario, &runtime_scenario,
+    &scheduler_scenario, &stop_scenario,    &view_scenario,   &reader_scenario, NULL,
 };
 
 const scenario *const *scenario_table(void) { return table; }

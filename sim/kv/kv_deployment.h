@@ -19,6 +19,10 @@ typedef struct kv_deployment_site { /* argument of a program */
     int64_t since_us; /* start of its process */
 } kv_deployment_site;
 
+typedef struct kv_deployment_acked { /* steps of which a rank knows that all its pushes were counted */
+    uint64_t generation, steps;
+} kv_deployment_acked;
+
 typedef struct kv_deployment {
     sim *sim;
     kv_scheduler_options scheduler; /* without env and addresses */
@@ -34,6 +38,7 @@ typedef struct kv_deployment {
         further_site;
     bool done[KV_DEPLOYMENT_WORKERS_MAX]; /* the rank has seen the right weights at the end */
     kv_workload_weights end;              /* weights that were seen */
+    kv_deployment_acked acked;            /* of the newest generation, the most of any rank */
 } kv_deployment;
 
 /* adds and starts all nodes; the caller fills in the fields up to `workload` */

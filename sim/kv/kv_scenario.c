@@ -6,7 +6,8 @@
  * checkpoints. Each seed draws a deployment; faults of all kinds occur for a while; they heal, and every rank must have
  * seen the right weights within SETTLE_US.
  *
- * The scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). In the scenario
+ * The scenario `reader` has a reader beside the workers, which pulls the tables again and again (kv_sim_reader.h). The
+ * scenario `forgery` has a further process, which sends what only others may send (kv_forger.h). In the scenario
  * `stop` the scheduler is stopped on purpose again and again, at times with all servers, and started again: no worker
  * may take that for the end of the deployment while a server serves. */
 #include "sim/kv/kv_scenario.h"
@@ -16,6 +17,7 @@
 #include "base/alloc.h"
 #include "sim/faults.h"
 #include "sim/kv/kv_forger.h"
+#include "sim/kv/kv_sim_reader.h"
 #include "sim/ps/ps_scenario.h"
 
 #define FAULTS_US INT64_C(6000000)
@@ -46,11 +48,22 @@ static void draw(kv_deployment *deployment, rng *rng) {
         deployment->workload.rounds[i] = rounds && (i == KV_WORKLOAD_ROWS || !options->mixed);
 }
 
-static bool is_done(void *context) { return kv_deployment_is_done(context); }
+static bool has_reader(const kv_deployment *deployment) { return deployment->further == &kv_sim_reader_program; }
+
+static bool is_done(void *context) {
+    const kv_deployment *deployment = context;
+    return kv_deployment_is_done(deployment) &&
+           (!has_reader(deployment) || kv_sim_reader_is_done(&deployment->further_site));
+}
 
 static void complain(const kv_deployment *deployment) {
     char why[SCENARIO_TEXT_MAX / 2];
     uint32_t rank = kv_deployment_why(deployment, why, sizeof why);
+    if (rank == deployment->workers) {
+        kv_sim_reader_why(&deployment->further_site, why, sizeof why);
+        sim_violation(deployment->sim, "%d s after the faults %s", (int)(SETTLE_US / 1000000), why);
+        return;
+    }
     sim_violation(deployment->sim, "%d s after the faults the lesson is not over for rank %u: %s",
                   (int)(SETTLE_US / 1000000), rank, why);
 }
@@ -91,10 +104,11 @@ static void stop_now(void *context, uint64_t argument) {
     sim_after(sim, down_us + rng_between(rng, 1, 2000000), stop_now, stops, 0);
 }
 
-static void run_with(const scenario_options *options, scenario_result *result, const sim_program *forger,
+static void run_with(const scenario_options *options, scenario_result *result, const sim_program *further,
                      bool stopped) {
     kv_deployment *deployment = xcalloc(1, sizeof *deployment);
-    deployment->further = forger;
+    deployment->further = further;
+    deployment->scheduler.reader_count = has_reader(deployment);
     deployment->sim = sim_create(options);
     sim_describe(deployment->sim, ps_describe);
     draw(deployment, sim_rng(deployment->sim));
@@ -128,6 +142,10 @@ static void run_forgery(const scenario_options *options, scenario_result *result
     run_with(options, result, &kv_forger_program, false);
 }
 
+static void run_reader(const scenario_options *options, scenario_result *result) {
+    run_with(options, result, &kv_sim_reader_program, false);
+}
+
 static const scenario_mutation mutations[] = {
     {"counts-alone", "a restarted worker counts its steps from 0 instead of asking the servers", 50},
     {"other-values", "a repeated step pushes other values", 50},
@@ -147,6 +165,14 @@ static const scenario_mutation forgery_mutations[] = {
 
 const scenario forgery_scenario = {"forgery", "as kv, with a process that sends what only other processes may send",
                                    forgery_mutations, run_forgery};
+
+static const scenario_mutation reader_mutations[] = {
+    {"mixed-read", "a reader's pull ends with answers of different versions", 50},
+    {0},
+};
+
+const scenario reader_scenario = {"reader", "as kv, with a reader that pulls the tables again and again",
+                                  reader_mutations, run_reader};
 
 static const scenario_mutation stop_mutations[] = {
     {"stop-is-enough", "an announced stop ends the deployment although its servers serve", 20},

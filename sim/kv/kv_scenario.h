@@ -3,4 +3,4 @@
 #include "sim/kv/kv_deployment.h"
 #include "sim/scenario.h"
 
-extern const scenario kv_scenario, forgery_scenario, stop_scenario;
+extern const scenario kv_scenario, forgery_scenario, reader_scenario, stop_scenario;

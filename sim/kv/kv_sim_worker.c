@@ -165,6 +165,13 @@ static mr_status answered(kv_sim_worker *worker) {
     return all;
 }
 
+/* All pushes of the step are acknowledged. */
+static void note_acked(const kv_sim_worker *worker) {
+    kv_deployment_acked *acked = &worker->site->deployment->acked;
+    uint64_t generation = kv_worker_map(worker->worker)->generation, steps = worker->step + 1;
+    if (acked->generation != generation || acked->steps < steps) *acked = (kv_deployment_acked){generation, steps};
+}
+
 static void tell(const kv_sim_worker *worker) {
     const cluster_map *map = kv_worker_map(worker->worker);
     sim_note(sim_of(worker), worker->site->node, "has learnt it");
@@ -241,6 +248,7 @@ static phase next_of(kv_sim_worker *worker) {
         return worker->hurries ? goes_on(worker) : PUSHES;
     case PUSHES: {
         mr_status status = answered(worker);
+        if (status == MR_OK) note_acked(worker);
         return from(status, status == MR_OK ? goes_on(worker) : OPENS, PUSHES);
     }
     case LEAVES: return kv_worker_handed_back(kv_worker) == MR_OK ? OPENS : LEAVES;

@@ -355,6 +355,10 @@ class Connection:
                 self._callback_thread = CallbackThread(self._native)
             return self._callback_thread
 
+    def _leaves_steps(self):
+        """A session of a model begins the steps, and no other caller."""
+        self._is_begun, self._unstepped.is_wanted = True, False
+
     def _ready(self):
         """Begins a step for a program without steps, since rounds need one."""
         if self._has_rounds and not self._is_begun:

@@ -128,11 +128,26 @@ class Requests:
             if step is not None and step > due:
                 raise ValueError(f"push_gradients: step {step} of worker {rank} is too high; its next step is {due}")
             if step is None or step == due:
-                session.push_gradients(gradients, keep=True)
-                session.begin()
+                self._end_step(session, gradients)
             return session.version()
         except errors.RankTakenError:
             raise self._drop(rank) from None
+
+    def _end_step(self, session, gradients, sync=None):
+        """Ends the open step with these gradients, None: without this rank; waits until the step is done."""
+        while True:
+            step = session.begin()
+            try:
+                if sync is not None:
+                    self.syncs[session.rank].set([sync], [step + 1], wait=False)
+                if gradients is None:
+                    session.skip()
+                else:
+                    session.push_gradients(gradients, keep=True)
+                break
+            except errors.StaleError:
+                continue  # the servers went back to a checkpoint, and begin() returns the step that is due
+        session.begin()
 
     async def push_gradients(self, gradients, worker_id, step=None):
         """The version that includes the push."""
@@ -149,12 +164,7 @@ class Requests:
                 self.syncs[rank] = session.connection.table(_SYNCS, kind="sparse", dtype="int64", dim=1, rows_max=_SYNCS_MOST)
             if 0 < int(self.syncs[rank].pull([sync])[0]) <= due:
                 return
-            self.syncs[rank].set([sync], [due + 1], wait=False)
-            if gradients is None:
-                session.skip()
-            else:
-                session.push_gradients(gradients, keep=True)
-            session.begin()
+            self._end_step(session, gradients, sync)
         except errors.RankTakenError:
             raise self._drop(rank) from None
 

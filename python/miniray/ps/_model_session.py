@@ -119,6 +119,7 @@ class Session:
             weights = _core.get(self._plan.initial)
         memories = [None] * len(form.entries) if weights is None else [
             _first_memory(entry, array) for entry, array in zip(form.entries, weights)]
+        self.connection._leaves_steps()
         tensors = [(entry.name, _table_options.dtype_number(entry.dtype), entry.shape, memory, entry.frozen)
                    for entry, memory in zip(form.entries, memories)]
         self._native = self.connection._native.session(MODEL, self.timeout, _table_options.packed(self._plan.table), tensors,

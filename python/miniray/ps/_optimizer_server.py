@@ -122,6 +122,15 @@ def _handle(actor, deployment, plan, owner, ranks):
     return made
 
 
+def _set_weights(address, plan, timeout):
+    """Sets the first weights as rank 0 does, so that any rank may begin. In BSP all ranks begin together."""
+    session = Session(connect(address, 0, timeout=timeout), plan)
+    try:
+        session.begin()
+    finally:
+        session.close()
+
+
 def start(actor_options, optimizer, *, lr=None, model=None, buffers=(), num_workers=None, consistency=None, num_servers=2,
           replicas=None, checkpoint_dir=None, checkpoint_every=None, resume=True, timeout=TIMEOUT_S, **kwargs):
     """Starts the servers, and the actor that makes the requests of the handle."""
@@ -140,6 +149,8 @@ def start(actor_options, optimizer, *, lr=None, model=None, buffers=(), num_work
         _optimizer_options.slots_for(None if form is None else form.bytes, num_servers), checkpoint_dir, checkpoint_every,
         readers=_READERS, actors=True)
     plan = Plan(table, form, initial, tuple(buffers))
+    if initial is not None and kind != "bsp":
+        _set_weights(deployment.address, plan, timeout)
     options = {"max_restarts": -1, "max_task_retries": -1, "num_cpus": 0, "max_concurrency": _CALLS_MOST, **actor_options}
     actor = remote(_model_requests.Requests).options(**options).remote(deployment.address, plan, ranks, kind == "bsp", timeout)
     _deployments[deployment.address] = deployment

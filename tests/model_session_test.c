@@ -234,6 +234,9 @@ static void each_push_counts_without_rounds(void **state) {
         must(mr_model_session_pull(sessions[rank], NULL, PATIENCE_US));
         assert_true(same(&models[rank], &twin));
     }
+    must(mr_model_session_leave(sessions[1], PATIENCE_US)); /* the open step is not ended */
+    must(mr_model_session_begin(sessions[1], PATIENCE_US, &step));
+    assert_int_equal(step, STEPS);
     must(mr_model_session_leave(sessions[1], PATIENCE_US));
     mr_model_session_close(sessions[1], PATIENCE_US);
     mr_ps_close(other);

@@ -107,11 +107,11 @@ MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* ends the step; does not wait. 
 MR_API MR_MUST mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us);
 
 /* Leaves: no other rank waits for this one any more, neither rounds of BSP nor pulls of SSP, so that it may end before
- * the others. Waits until that is decided, and adds nothing to rounds that still include the rank. No step may be open
- * (MR_DENIED). Earlier pushes stay; claimed data is handed back (mr_ps_dataset_leave). A later mr_ps_begin, of this
- * process or another one of the rank, returns: in BSP with the next round, otherwise with the step of the slowest rank.
- * MR_DENIED: it is the last rank in the rounds. MR_STALE: all replicas of a slot were lost before the decision, and the
- * rank has not left. */
+ * the others. Waits until that is decided, and is left out of rounds that still include the rank. An open step must be
+ * ended before (MR_DENIED), unless it has no pushes and is no round: then it begins again. Earlier pushes stay; claimed
+ * data is handed back (mr_ps_dataset_leave). A later mr_ps_begin, of this process or another one of the rank, returns:
+ * in BSP with the next round, otherwise with the step of the slowest rank. MR_DENIED: also if it is the last rank in
+ * the rounds. MR_STALE: all replicas of a slot were lost before the decision, and the rank has not left. */
 MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
 
 /* ---- Data.

@@ -3,7 +3,8 @@
  * The model is a table of arrays, one for each tensor. A second table, NAME.state, has vectors of int64:
  *
  *   READY     0 until rank 0 has set the weights, and then the number of the step in which it did so, plus one
- *   VERSION   number of steps that the weights contain: in BSP of all ranks together, otherwise of each rank
+ *   VERSION   number of steps that the weights contain: in BSP of all ranks together, otherwise of each rank. In BSP a
+ *             rank that joins continues with the step of this number: rounds that all ranks left do not count
  *   ABOUT     the caller's description of the model: its size in bytes, then the bytes
  *
  * A process that joins sees in READY:
@@ -52,12 +53,14 @@ struct mr_model_session {
     int64_t until_us;              /* when the running call times out */
     int64_t timeout_us;            /* of the running call */
     uint64_t step;                 /* that is open, or was open last */
+    uint64_t number;               /* of the step in the training: without those for the weights, and for leaving */
     int64_t counters[VERSION + 1]; /* while they are pushed */
     int64_t *about;                /* owned, as the vector of ABOUT; NULL: none */
     uint32_t about_items;
     bool joined, open;
-    bool waits;   /* until rank 0 has set the weights: the step for them is ended */
-    bool pulling; /* all pulls of a call are under way */
+    bool has_pushed; /* in the open step, whose push failed in the middle */
+    bool waits;      /* until rank 0 has set the weights: the step for them is ended */
+    bool pulling;    /* all pulls of a call are under way */
     bool rounds;
     mr_dtype precision; /* of the table */
     uint32_t rank;
@@ -167,7 +170,8 @@ static mr_status begin_step(mr_model_session *session) {
 }
 
 static mr_status end_step(mr_model_session *session) {
-    session->open = false;
+    session->open = session->has_pushed = false;
+    session->number++;
     return noted(session, mr_ps_end(session->ps));
 }
 
@@ -226,6 +230,8 @@ static mr_status find_weights(mr_model_session *session) {
 static mr_status join(mr_model_session *session) {
     if (!session->pulling) {
         MR_TRY(find_weights(session));
+        session->number = session->step - 1; /* the first step was for the weights */
+        if (session->rounds) MR_TRY(pull_counter(session, VERSION, &session->number));
         MR_TRY(begin_pulls(session, NULL));
     }
     MR_TRY(settle(session));
@@ -420,7 +426,7 @@ mr_status mr_model_session_begin(mr_model_session *session, int64_t timeout_us, 
         MR_TRY(settle(session));
         MR_TRY(begin_step(session));
     }
-    *step = session->step - 1; /* the first step is for the weights */
+    *step = session->number;
     return MR_OK;
 }
 
@@ -470,10 +476,11 @@ static bool are_finite(const mr_model_session *session, const void *const *gradi
 
 /* Pushes the gradients, and counts the step. In BSP all ranks set the counter to the same number. */
 static mr_status push_step(mr_model_session *session, const void *const *gradients, float rate) {
+    session->has_pushed = true;
     for (size_t i = 0; i < session->count; i++)
         if (gradients[i] != NULL && session->tensors[i].items != 0)
             MR_TRY(push_tensor(session, i, gradients[i], false, rate));
-    return push_counter(session, VERSION, session->rounds ? session->step : 1, session->rounds);
+    return push_counter(session, VERSION, session->rounds ? session->number + 1 : 1, session->rounds);
 }
 
 mr_status mr_model_session_push(mr_model_session *session, const void *const *gradients,
@@ -516,10 +523,13 @@ mr_status mr_model_session_version(mr_model_session *session, int64_t timeout_us
 
 mr_status mr_model_session_leave(mr_model_session *session, int64_t timeout_us) {
     begin_call(session, timeout_us);
-    if (session->open) MR_TRY(noted(session, mr_ps_skip(session->ps)));
-    if (session->open) MR_TRY(end_step(session));
+    if (session->open && (session->rounds || session->has_pushed)) {
+        MR_TRY(noted(session, mr_ps_skip(session->ps)));
+        MR_TRY(end_step(session));
+    }
     MR_TRY(settle(session));
     mr_status status = mr_ps_leave(session->ps, left_us(session));
+    session->open = false;
     session->joined = session->joined && status == MR_OK;
     return status == MR_DENIED ? MR_OK : noted(session, status); /* denied: no other rank is there to wait */
 }

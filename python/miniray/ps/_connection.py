@@ -178,7 +178,7 @@ class Connection:
     def leave(self, timeout: float | None = None) -> None:
         """Leaves: no rank waits for this one any more, in BSP or SSP, so that it may end before the others.
 
-        No step may be open. A later `begin`, of this process or another one of the rank, returns."""
+        End an open step before, unless it has no pushes and is none of BSP: then it begins again. A later `begin`, of this process or another one of the rank, returns."""
         self._native.leave(self._patience(timeout))
 
     def steps(self, count: int | None = None) -> Iterator[int]:

@@ -544,13 +544,27 @@ mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
     return kv_worker_opened(worker);
 }
 
+/* Whether the open step must be ended: it is a round, for which other ranks wait, or a slot may have pushes of it. */
+static bool must_end(const kv_worker *worker) {
+    bool pushed = kv_worker_in_round(worker);
+    for (uint32_t i = 0; i < worker->slot_count && !pushed; i++) {
+        const slot_queue *queue = &worker->queues[i];
+        uint64_t newest = queue->last > queue->there ? queue->last : queue->there;
+        pushed = !queue->holds && seq_step(newest) > worker->session.step;
+    }
+    return pushed;
+}
+
 mr_status kv_worker_leave(kv_worker *worker) {
     kv_session *session = &worker->session;
     MR_TRY(kv_worker_ready(worker));
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
         return MR_OK; /* already requested by an earlier call that timed out */
-    if (kv_worker_is_open(worker)) return error_set(MR_DENIED, "a step is open: call mr_ps_end before the rank leaves");
+    if (kv_worker_is_open(worker) && must_end(worker))
+        return error_set(MR_DENIED, "step %llu is open: call mr_ps_end before the rank leaves",
+                         (unsigned long long)session->step);
+    kv_session_close_step(session);
     session->wanted = false;
     if (!cluster_map_has_rounds(kv_worker_stage(worker))) return MR_OK;
     kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
@@ -639,6 +653,14 @@ static mr_status say_rates(kv_worker *worker) {
 mr_status kv_worker_skip(kv_worker *worker) {
     if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: call mr_ps_begin first");
     if (kv_worker_in_round(worker)) worker->skips = true;
+    return MR_OK;
+}
+
+mr_status kv_worker_pass(kv_worker *worker) {
+    bool skips = kv_worker_in_round(worker);
+    worker->skips = skips;
+    MR_TRY(kv_worker_end(worker));
+    worker->skipped -= skips;
     return MR_OK;
 }
 

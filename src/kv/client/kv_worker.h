@@ -74,10 +74,12 @@ MR_MUST mr_status kv_worker_end(kv_worker *worker); /* MR_STALE: no step is open
 MR_MUST mr_status kv_worker_skip(kv_worker *worker);
 /* Notes the learning rate of a push of the round; the last one of a table counts. */
 void kv_worker_note_rate(kv_worker *worker, uint32_t table, float rate);
+MR_MUST mr_status kv_worker_pass(kv_worker *worker); /* ends a step that was begun to leave: without this rank */
 bool kv_worker_skips(const kv_worker *worker);       /* whether the rank is left out of the open step */
 uint64_t kv_worker_skipped(const kv_worker *worker); /* steps, and pushes outside rounds, that were left out */
 
-/* This rank leaves the rounds, if there are any. MR_DENIED: a step is open. */
+/* This rank leaves the rounds, if there are any. An open step without pushes is closed, and begins again. MR_DENIED: it
+ * has pushes, or is a round. */
 MR_MUST mr_status kv_worker_leave(kv_worker *worker);
 /* MR_OK: from *round on the rounds do not wait for the rank; earlier rounds still do. MR_BUSY: not decided yet.
  * MR_DENIED: this is the last rank. MR_STALE: another generation has begun. */

@@ -523,8 +523,8 @@ static mr_status await_leave(mr_ps *ps, ps_connection_asked_fn *asked, void *arg
     return ps_connection_await(ps, "leaving the rounds", PS_CONNECTION_RANKS, asked, argument, left_us(ps, until_us));
 }
 
-/* Leaves the rounds, and then the slots without rounds. Rounds that still include this rank, up to the decided one, get
- * an empty contribution. */
+/* Leaves the rounds, and then the slots without rounds. Rounds that still include this rank, up to the decided one, end
+ * without it. */
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(kv_worker_leave(ps->worker));
@@ -533,7 +533,7 @@ static mr_status leave(mr_ps *ps, int64_t until_us) {
     while (kv_worker_step(ps->worker) < round) {
         kv_worker_begin(ps->worker);
         MR_TRY(await_leave(ps, may_end, &round, until_us));
-        if (kv_worker_step(ps->worker) < round) MR_TRY(kv_worker_end(ps->worker));
+        if (kv_worker_step(ps->worker) < round) MR_TRY(kv_worker_pass(ps->worker));
     }
     MR_TRY(await_leave(ps, is_back, NULL, until_us));
     return await_leave(ps, has_quit, NULL, until_us);

@@ -200,7 +200,7 @@ def test_a_rank_that_leaves_is_not_waited_for():
                 table = connection.table("sum", dim=1)
                 for _ in connection.steps(3):
                     table.push([7], np.ones(1, np.float32))
-                with pytest.raises(ps.errors.PsError, match="a step is open"):
+                with pytest.raises(ps.errors.PsError, match="step 3 is open"):
                     connection.leave()
                 connection.end()
                 connection.leave()

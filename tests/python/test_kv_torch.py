@@ -268,8 +268,9 @@ def test_half_parameters_learn_with_weights_of_fp32(connection, dtype, precision
     """The twin keeps float32 weights, and gives each step their rounded values."""
     rounding = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     weight = torch.nn.Parameter(torch.linspace(-1, 1, 50).to(dtype))
-    twin, master, x = torch.nn.Parameter(weight.detach().clone()), weight.detach().float(), torch.linspace(-2, 2, 50)
+    master, x = weight.detach().float(), torch.linspace(-2, 2, 50)
     optimizer = Optimizer([weight], connection, lr=0.0625, name=f"{dtype} {precision}", precision=precision)
+    twin = torch.nn.Parameter(master.to(rounding).to(dtype))  # the first pull rounds, too
     for _ in range(4):
         for own in weight, twin:
             own.grad = None

@@ -1,5 +1,5 @@
 /* corpus_seeds_ps.c — seeds for the decoders of the key-value parameter server: payloads, slot states, slot snapshot
- * files, the table catalog, and control messages about tables. */
+ * files, the table catalog, control messages about tables, and cluster maps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@
 #include "kv/control/overview.h"
 #include "kv/control/table_stats.h"
 #include "kv/engine/engine.h"
+#include "ps/cluster_map.h"
 #include "tests/support/payload_builder.h"
 #include "tests/support/snapshot_fixture.h"
 
@@ -331,6 +332,35 @@ static void seed_group(corpus_writer *corpus_writer) {
     consumer_group_fini(&group);
 }
 
+/* Writes a cluster map of two slots and a round state, with two of three ranks and one of `readers` readers. */
+static void seed_map(corpus_writer *writer, const char *name, bool mixed, uint32_t readers) {
+    cluster_map map = {.number = 9,
+                       .generation = 5,
+                       .birth = 2,
+                       .origin = 1,
+                       .lost = true,
+                       .mixed = mixed,
+                       .copies = 2,
+                       .consistency = {CONSISTENCY_BSP, 0},
+                       .rounds = {2, 1, 1000},
+                       .rank_count = 3,
+                       .reader_count = readers,
+                       .slot_count = 3,
+                       .slots = xcalloc(3, sizeof(cluster_map_slot))};
+    size_t size;
+    map.slots[0] = (cluster_map_slot){.epoch = 9, .count = 2, .chain = {{1, 11, 2}, {7, 17, 9}}};
+    map.slots[1] = (cluster_map_slot){.epoch = 2, .home = 8, .more = 1, .count = 1, .chain = {{7, 17, 2}}};
+    cluster_map_put_server(&map, 1, 11, "tcp:127.0.0.1:1");
+    cluster_map_put_server(&map, 7, 17, "unix:/s");
+    cluster_map_put_rank(&map, 0, 0, 12);
+    cluster_map_put_rank(&map, 2, 2, 15);
+    if (readers != 0) cluster_map_put_rank(&map, map.rank_count + readers - 1, CLUSTER_MAP_READER + readers - 1, 16);
+    uint8_t *bytes = cluster_map_write(&map, 0, &size);
+    seed(writer, "cluster_map", name, bytes, size);
+    free(bytes);
+    cluster_map_fini(&map);
+}
+
 void seed_ps(corpus_writer *writer) {
     seed_pushes(writer);
     seed_coded(writer);
@@ -341,4 +371,7 @@ void seed_ps(corpus_writer *writer) {
     seed_tables(writer);
     seed_page(writer);
     seed_group(writer);
+    seed_map(writer, "ranks", false, 0);
+    seed_map(writer, "readers", false, 2);
+    seed_map(writer, "mixed", true, 1);
 }

@@ -390,6 +390,11 @@ static void a_deployment_without_readers_refuses_them(void **state) {
     assert_non_null(strstr(mr_last_error(), "--readers N"));
     must_fail(mr_ps_connect(fixture.address, MR_PS_READER - 1, PS_FIXTURE_PATIENCE_US, &ps), MR_INVALID);
     assert_true(ps_fixture_fini(&fixture));
+    const mr_ps_scheduler_options options =
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = "unix:/nowhere/at/all", .checkpoint_dir = "/proc/nothing",
+                   .num_workers = 1, .num_servers = 1, .readers = 5000);
+    must_fail(mr_ps_run_scheduler(&options), MR_INVALID);
+    assert_said("5000 readers: expected 0 to 1024");
 }
 
 static void a_reader_only_pulls(void **state) {

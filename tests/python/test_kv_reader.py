@@ -93,3 +93,14 @@ def test_a_reader_sends_and_receives_messages(deployment):
         assert (response.head, response.body) == (0, b"reader")
         assert connection.send(("reader", 0), 1, body=b"ab").body == b"abab"
         assert [each.role for each in connection.send("workers", 1)] == ["worker"]
+
+
+def test_a_stopped_deployment_begins_with_another_number_of_readers(tmp_path):
+    options = dict(num_servers=1, consistency="bsp", checkpoint_dir=tmp_path / "state")
+    with ps.start(**options) as deployment, deployment.connect(0) as connection:
+        table = connection.table("t", dim=3)
+        for _ in connection.steps(2):
+            table.push(KEYS, np.ones((len(KEYS), 3), np.float32))
+    with ps.start(**options, readers=2) as deployment, deployment.connect(reader=True) as first, \
+            deployment.connect(reader=True) as second:
+        assert (first.table("t").pull(KEYS) == 2).all() and (second.table("t").pull(KEYS) == 2).all()

@@ -167,6 +167,7 @@ def test_a_copy_of_the_handle_ends_nothing():
     (dict(num_servers=0), "servers is 0"), (dict(num_workers=0), "workers is 0"), (dict(slots=100000), "slots"),
     (dict(checkpoint_every=-1), "seconds"), (dict(balance_every=-1), "balance_every must be a number of seconds"),
     (dict(consistency="bsp", num_workers=2, backup_workers=2), "2 backup workers of 2"), (dict(backup_workers=-1), "backup_workers is -1: it must be a whole number"),
+    (dict(readers=1025), "readers is 1025: it must be a whole number from 0 to 1024"),
     (dict(num_workers=2, backup_workers=1), "needs rounds"), (dict(consistency="bsp", deadline=-1), "deadline must be a number of seconds"),
     (dict(deadline=1), "needs rounds"), (dict(consistency="bsp", deadline=5000), "a deadline of 5000000000 µs")])
 def test_wrong_options_are_told(options, told):

@@ -144,6 +144,7 @@ static void parameter_server(mr_context *mr) {
     MISTAKE(mr_ps_run_server(&MR_OPTIONS(mr_ps_server_options, .scheduler = "tcp:localhost")));
     if (mr_ps_start(mr, &options, PATIENCE_US, &deployment) != MR_OK) return;
     MISTAKE(mr_ps_connect(mr_ps_address(deployment), 5, PATIENCE_US, &ps));
+    MISTAKE(mr_ps_connect(mr_ps_address(deployment), MR_PS_READER, PATIENCE_US, &ps));
     if (mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) != MR_OK) return;
     MISTAKE(mr_ps_end(ps));
     MISTAKE(mr_ps_table_open(ps, "words", PATIENCE_US, &table));

@@ -107,7 +107,7 @@ static void give_reader(kv_scheduler *scheduler, link_id link, const control_mes
     uint32_t count = reader_count(scheduler);
     if (count == 0) {
         (void)error_set(MR_DENIED, "the deployment has no readers; start its scheduler with the option readers "
-                                   "(miniray ps scheduler --readers N)");
+                                   "(miniray ps scheduler --readers N, miniray.ps.start(readers=N))");
         reject(scheduler, "reader", link, question);
         return;
     }

@@ -1,5 +1,5 @@
 /* payload_fuzz.c — payloads, and the table schemas in them: the reader checks every length before it uses it, and a
- * schema that decodes is encoded to the same bytes. */
+ * schema that decodes is encoded to the same bytes; one of an earlier release is shorter. */
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -21,7 +21,7 @@ static void define(span bytes) {
     uint8_t written[TABLE_SCHEMA_SIZE];
     if (table_schema_decode(bytes, &read) != MR_OK) return;
     table_schema_encode(&read, written);
-    MR_ASSERT(bytes.size == sizeof written && memcmp(written, bytes.data, sizeof written) == 0);
+    MR_ASSERT(bytes.size <= sizeof written && memcmp(written, bytes.data, bytes.size) == 0);
     MR_ASSERT(table_schema_decode(span_of(written, sizeof written), &again) == MR_OK);
     MR_ASSERT(table_schema_differs(&read, &again) == NULL);
 }

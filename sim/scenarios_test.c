@@ -52,9 +52,10 @@ static void every_mutation_is_caught(void **state) {
             uint64_t first = mutation->first == 0 ? 1 : mutation->first;
             runner_report report = run(*at, mutation->name, first, first + mutation->caught_within - 1);
             if (report.findings == 0)
-                fail_msg("%s without %s: no finding in %d seeds from %d", (*at)->name, mutation->name,
-                         (int)mutation->caught_within, (int)first);
-            print_message("%s, %s: caught at seed %d\n", (*at)->name, mutation->name, (int)report.first_finding);
+                fail_msg("%s without %s: no finding in %d seeds from %llu", (*at)->name, mutation->name,
+                         (int)mutation->caught_within, (unsigned long long)first);
+            print_message("%s, %s: caught at seed %llu\n", (*at)->name, mutation->name,
+                          (unsigned long long)report.first_finding);
         }
     }
 }

@@ -177,6 +177,8 @@ const scenario reader_scenario = {"reader", "as kv, with a reader that pulls the
 static const scenario_mutation stop_mutations[] = {
     {"stop-is-enough", "an announced stop ends the deployment although its servers serve", 20},
     {"old-leave", "what a rank's earlier term has handed back is taken in the next", 3000},
+    {"old-group", "a rank uses batches of tables that were lost", 1, 1795107968001711},
+    {"late-restart", "a generation from a checkpoint does not begin the data of its tables", 1000},
     {0},
 };
 

@@ -158,6 +158,7 @@ void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer) {
     HEAD_AFTER_BASE(X)
 #undef X
     writer_u32(writer, map->reader_count);
+    writer_u64(writer, map->empty_since);
     write_slots(map, base, writer);
     write_servers(map, base, writer);
     write_holders(map, base, writer);
@@ -192,6 +193,7 @@ static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
     HEAD_AFTER_BASE(X)
 #undef X
     if (!before) head->reader_count = reader_u32(reader);
+    head->empty_since = before ? (head->origin == 0 ? head->birth : 0) : reader_u64(reader);
     return !reader->failed && (before || layout == CLUSTER_MAP_LAYOUT) && head->consistency.kind <= CONSISTENCY_BSP &&
            head->copies <= CLUSTER_MAP_COPIES_MAX && head->rank_count <= CLUSTER_MAP_RANKS_MAX &&
            head->reader_count <= CLUSTER_MAP_RANKS_MAX - head->rank_count &&

@@ -28,7 +28,8 @@
  *      of an earlier one.
  *
  * Bytes that violate one of these are not a cluster map. Bytes of CLUSTER_MAP_LAYOUT_BEFORE are read: they have no
- * readers and no `reported`, and the process that held the first rank has reported.
+ * readers and no `reported`, and the process that held the first rank has reported. Nor have they `empty_since`: it is
+ * unknown in a generation from a checkpoint.
  *
  * Numbers of cluster maps and incarnations are written as varints (base/varint.h), as distances from the cluster map's
  * own number (d) or folded ones (f): a complete cluster map of 1,000 servers, 2,048 slots and 4,000 ranks is smaller
@@ -45,7 +46,7 @@
  *   1 1 4 1  consistency of tables that name none, copies wanted, staleness; mixed
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
  *   4 4      ranks, slots (where there are rounds the last one is the round state)
- *   4        readers
+ *   4 8      readers, empty_since
  *   4        runs of slots, in order; each: 4 4 the first, how many (a complete cluster map is one run); each slot:
  *     d v 1    epoch, 1 + home (0: none), more;
  *     1        members of its chain; each: v server, f incarnation, d since
@@ -112,6 +113,9 @@ typedef struct cluster_map_rounds { /* round policy of BSP */
 
 typedef struct cluster_map { /* a zero-initialized map means "none yet" */
     uint64_t number, generation, birth, origin;
+    /* number of the cluster map in which the tables began empty: `birth` without an origin, otherwise as in the
+     * generation before; 0: unknown */
+    uint64_t empty_since;
     bool lost;     /* the previous generation had assigned ranks and ended because all replicas of a slot were lost */
     bool reported; /* a process has reported `lost` to its program; each that connects before reports it, too */
     uint64_t first_term;     /* number of the cluster map that first assigned a rank in this generation; 0: none */

@@ -20,6 +20,7 @@ static void fill(cluster_map *map) {
                                 .generation = 5,
                                 .birth = 2,
                                 .origin = 1,
+                                .empty_since = 1,
                                 .lost = true,
                                 .reported = true,
                                 .copies = 2,
@@ -56,7 +57,7 @@ static void cluster_maps_come_back_as_they_went(void **state) {
     span all = encode(&map, 0, &bytes);
     assert_int_equal(cluster_map_follow(&again, all), MR_OK);
     assert_true(again.number == 9 && again.generation == 5 && again.birth == 2 && again.origin == 1 &&
-                again.copies == 2 && again.lost && again.reported && again.first_term == 9);
+                again.empty_since == 1 && again.copies == 2 && again.lost && again.reported && again.first_term == 9);
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
     assert_memory_equal(&again.rounds, &map.rounds, sizeof map.rounds);
     assert_memory_equal(again.slots, map.slots, 2 * sizeof *map.slots);
@@ -92,7 +93,8 @@ static void readers_have_places_behind_the_ranks(void **state) {
     cluster_map_fini(&map);
 }
 
-/* The layout before has no `reported`: a loss is reported when the first rank is assigned. It has no readers. */
+/* The layout before has no `reported`: a loss is reported when the first rank is assigned. It has neither readers nor
+ * `empty_since`. */
 static void the_layout_before_is_read(void **state) {
     enum { REPORTED_AT = 1 + 4 * 8 + 1, READERS_AT = REPORTED_AT + 1 + 2 * 8 + 1 + 1 + 4 + 1 + 5 * 4 };
     for (int assigned = 0; assigned < 2; assigned++) {
@@ -100,17 +102,18 @@ static void the_layout_before_is_read(void **state) {
         uint8_t *bytes;
         fill(&map);
         map.ranks[4] = (cluster_map_rank){0};
-        if (!assigned) map.first_term = 0;
+        if (!assigned) map.first_term = map.origin = 0;
         span all = encode(&map, 0, &bytes);
         bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE;
-        memmove(&bytes[READERS_AT], &bytes[READERS_AT + 4], all.size - READERS_AT - 4);
-        memmove(&bytes[REPORTED_AT], &bytes[REPORTED_AT + 1], all.size - REPORTED_AT - 5);
-        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 5)), MR_OK);
+        memmove(&bytes[READERS_AT], &bytes[READERS_AT + 12], all.size - READERS_AT - 12);
+        memmove(&bytes[REPORTED_AT], &bytes[REPORTED_AT + 1], all.size - REPORTED_AT - 13);
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 13)), MR_OK);
         assert_int_equal(again.reader_count, 0);
+        assert_int_equal(again.empty_since, assigned ? 0 : map.birth);
         assert_true(again.lost && again.reported == (assigned == 1) && again.first_term == map.first_term);
         assert_memory_equal(again.ranks, map.ranks, 3 * sizeof *map.ranks);
         bytes[0] = CLUSTER_MAP_LAYOUT_BEFORE - 1;
-        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 5)), MR_CORRUPT);
+        assert_int_equal(cluster_map_follow(&again, span_of(bytes, all.size - 13)), MR_CORRUPT);
         cluster_map_fini(&again);
         cluster_map_fini(&map);
         free(bytes);
@@ -220,7 +223,7 @@ static void a_holder_of_the_previous_map_gets_the_changes(void **state) {
     cluster_map_copy(&older, &map);
     go_on(&map);
     span news = encode(&map, 9, &bytes);
-    assert_true(news.size < cluster_map_size(&map, 0) / 2 + 47);
+    assert_true(news.size < cluster_map_size(&map, 0) / 2 + 51);
     assert_int_equal(cluster_map_follow(&known, news), MR_OK);
     assert_same(&known, &map);
     assert_int_equal(cluster_map_follow(&known, news), MR_STALE); /* not newer */

@@ -349,6 +349,16 @@ static bool loses(const controller *controller, const cluster_map *before) {
     return (!controller->resumes && before->first_term != 0) || (before->lost && !before->reported);
 }
 
+/* The cluster map in which the tables of the next generation began empty. All checkpoints are of the tables of the
+ * generation before: tables begin empty only if there is none. Without a generation before, or after the metadata store
+ * has lost its disk, there is no consumer group either. */
+static uint64_t empty_since(const controller *controller) {
+    const cluster_map *before = batcher_map(controller->batcher);
+    bool continues =
+        controller->checkpointer.origin != 0 && before->number != 0 && metadata_store_count(controller->expected) != 0;
+    return continues ? before->empty_since : controller->expected + 1;
+}
+
 /* Proposes the first cluster map of a generation. Only servers whose own messages have arrived count as alive: a slot
  * assigned to an absent server would wait for it for ever. */
 static void begin(controller *controller) {
@@ -368,6 +378,7 @@ static void begin(controller *controller) {
                       .copies = controller->options.copies,
                       .rounds = controller->options.rounds,
                       .origin = controller->checkpointer.origin,
+                      .empty_since = empty_since(controller),
                       .lost = loses(controller, batcher_map(controller->batcher)),
                       .rank_count = controller->options.rank_count,
                       .reader_count = controller->options.reader_count,

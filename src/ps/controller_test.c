@@ -358,12 +358,19 @@ static void a_lost_slot_restarts_from_the_last_checkpoint(void **state) {
     pass(&world, 1, 0);
     map = controller_map(world.controller);
     assert_true(map->number == 2 && map->origin == 7 && map->birth == 2 && map->generation != generation);
+    assert_int_equal(map->empty_since, 1); /* as before: the checkpoint is of these tables */
     assert_int_equal(map->slots[0].chain[0].incarnation, 20 + map->slots[0].chain[0].server);
     controller_restore(world.controller); /* a restore is requested although nothing is lost */
     pass(&world, 1, 0);
     hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 2, .lsn = 7});
     pass(&world, 2, 0);
     assert_true(controller_map(world.controller)->number == 3 && controller_map(world.controller)->birth == 3);
+    assert_int_equal(controller_map(world.controller)->empty_since, 1);
+    controller_restore(world.controller); /* the checkpoints are gone: the tables begin empty */
+    pass(&world, 1, 0);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 3});
+    pass(&world, 2, 0);
+    assert_true(controller_map(world.controller)->number == 4 && controller_map(world.controller)->empty_since == 4);
     stop(&world);
 }
 
@@ -387,6 +394,7 @@ static void lost_metadata_begins_a_new_generation(void **state) {
     pass(&world, 1, 2);
     const cluster_map *map = controller_map(world.controller);
     assert_true(map->number == metadata_store_version(5, 1) && map->birth == map->number && map->origin == 7);
+    assert_int_equal(map->empty_since, map->number); /* the consumer group is lost, too */
     stop(&world);
 }
 

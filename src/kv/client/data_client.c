@@ -21,7 +21,8 @@ struct data_client {
     bool rests;                   /* the client does not join the group before a batch is asked for */
     bool leaves; /* the batches of `left` and later steps are to be handed back; cleared when none is claimed */
     uint64_t left;
-    uint64_t birth, origin, begun; /* of the last data_client_resume: the map's birth and origin, and `begun` */
+    /* of the last data_client_resume: the map's birth and empty_since, and `begun` */
+    uint64_t birth, empty_since, begun;
     bool rounds, ready;
     low_watermark watermark;
     skipped_steps skipped;
@@ -89,12 +90,17 @@ static void say_leave(data_client *client) {
     (void)group_consumer_wish(client->consumer, &wish);
 }
 
+/* A client may know a group from before the tables began empty, with batches of other steps, although the generation
+ * begins from a checkpoint: it has missed the generations between. */
+static bool is_of_tables(const data_client *client, const consumer_group *group) {
+    return client->empty_since == 0 || group->birth == client->empty_since;
+}
+
 static bool is_in(const data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     const consumer_group_member *self = consumer_group_find(group, client->options.rank);
-    bool speaks_of_it = client->origin != 0 || group->birth == client->birth;
     return client->ready && client->incarnation != 0 && self != NULL && self->incarnation == client->incarnation &&
-           speaks_of_it;
+           is_of_tables(client, group);
 }
 
 static void on_group(void *context, const consumer_group *group) {
@@ -150,7 +156,7 @@ void data_client_resume(data_client *client, const cluster_map *map, uint64_t st
     low_watermark_restart(&client->watermark);
     skipped_steps_rewind(&client->skipped, step);
     client->birth = map->birth;
-    client->origin = map->origin;
+    client->empty_since = map->origin != 0 && MUTATED("old-group") ? 0 : map->empty_since;
     client->rounds = cluster_map_has_rounds(map);
     client->begun = begun;
     client->ready = true;

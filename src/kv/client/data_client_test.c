@@ -25,10 +25,11 @@ typedef struct world {
     int64_t now_us;
     /* the rank's acknowledged steps; bound and oldest checkpoint, as the scheduler reports them */
     uint64_t acknowledged, bound, oldest;
-    bool silent;      /* the data service does not answer */
-    buffer late;      /* the last message to the group leader meanwhile */
-    stamp late_stamp; /* of that message */
-    uint64_t version; /* of the metadata store's value */
+    bool silent;          /* the data service does not answer */
+    buffer late;          /* the last message to the group leader meanwhile */
+    stamp late_stamp;     /* of that message */
+    uint64_t empty_since; /* of the newest cluster map */
+    uint64_t version;     /* of the metadata store's value */
     buffer value;
     metadata_store_done_fn *done;
     void *argument;
@@ -136,8 +137,13 @@ static int teardown(void **state) {
 }
 
 static void resume(world *world, uint64_t birth, uint64_t origin, uint64_t step) {
-    cluster_map map = {.number = birth, .birth = birth, .origin = origin, .consistency = {CONSISTENCY_BSP, 0}};
-    if (origin == 0) group_leader_restart(world->leader, birth);
+    if (origin == 0) world->empty_since = birth;
+    cluster_map map = {.number = birth,
+                       .birth = birth,
+                       .origin = origin,
+                       .empty_since = world->empty_since,
+                       .consistency = {CONSISTENCY_BSP, 0}};
+    group_leader_restart(world->leader, world->empty_since);
     data_client_resume(world->client, &map, step, step + 2);
 }
 
@@ -328,6 +334,35 @@ static void a_generation_from_nothing_has_other_pieces(void **state) {
     }
 }
 
+/* The client misses the generation in which the tables are empty, and knows the group of the tables before. */
+static void batches_of_lost_tables_are_not_used(void **state) {
+    world *world = *state;
+    batch_claims_piece piece;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    world->silent = true;
+    world->empty_since = 12;
+    group_leader_restart(world->leader, 12);
+    pass(world, 2);
+    assert_int_equal(group_leader_group(world->leader)->birth, 12);
+    resume(world, 14, 4, 0);
+    assert_int_equal(data_client_piece(world->client, 0, BATCH, world->now_us, &piece), MR_BUSY);
+    world->silent = false;
+    (void)piece_of(world, 0);
+    assert_true(group_leader_group(world->leader)->birth == 12 && claims_of(world)->count == 1);
+}
+
+/* A deployment of release 0.2.0 that has returned to a checkpoint does not know since when its tables are not empty. */
+static void batches_of_unknown_tables_are_used(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    batch_claims_piece before = piece_of(world, 1);
+    world->empty_since = 0;
+    resume(world, 9, 4, 1);
+    batch_claims_piece after = piece_of(world, 1);
+    assert_true(has(&after, before.part, before.from, before.to));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -341,6 +376,8 @@ int main(void) {
         TEST(a_leave_of_an_earlier_term_takes_no_batch),
         TEST(a_silent_client_may_return),
         TEST(a_generation_from_nothing_has_other_pieces),
+        TEST(batches_of_lost_tables_are_not_used),
+        TEST(batches_of_unknown_tables_are_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/mutation.h"
 #include "kv/control/dataset_spec.h"
 
 _Static_assert((int)MESSAGE_GROUP < (int)CONTROL_REGISTER, "kinds of letters are apart");
@@ -67,6 +68,6 @@ int64_t data_service_next_us(const data_service *service) {
 void data_service_tick(data_service *service, int64_t now_us) {
     if (service->leader == NULL) return;
     const cluster_map *map = controller_map(service->options.controller);
-    if (map->number != 0 && map->origin == 0) group_leader_restart(service->leader, map->birth);
+    if (map->origin == 0 || !MUTATED("late-restart")) group_leader_restart(service->leader, map->empty_since);
     group_leader_tick(service->leader, now_us);
 }

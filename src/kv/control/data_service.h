@@ -6,7 +6,8 @@
  * store, from which a restarted scheduler continues. Workers also ask which checkpoints may lack their steps
  * (ps/low_watermark.h).
  *
- * When the tables begin empty (a cluster map without an origin), the data begins at its first item.
+ * When the tables begin empty, the data begins at its first item. A scheduler may end before it restarts the data; the
+ * next one learns from the cluster map since when the tables are not those of the group (cluster_map.empty_since).
  *
  * Threads     the one that runs the van's event loop. */
 #pragma once

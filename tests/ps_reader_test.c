@@ -20,7 +20,9 @@
 #include "tests/support/test_child.h"
 
 enum { KEYS = 200, DIM = 3, LENGTH = 5, BLOCK = 5000, ITEMS = 12 * BLOCK, PATIENCE_MS = 60000, APP = 3 };
-enum { STOP = 2, PULLS = 60 }; /* STOP: index, in the memory that is shared with the ranks, of the order to end */
+/* STOP, TURN: indices, in the memory that is shared with the ranks, of the order to end, and of the number of the rank's
+ * process that may begin */
+enum { STOP = 2, TURN = 3, PULLS = 60 };
 
 typedef struct model {
     mr_ps_table *rows, *vectors, *arrays, *ordered;
@@ -75,7 +77,16 @@ typedef struct part {
     uint32_t rank;
     uint64_t steps; /* 0: until STOP */
     bool leaves;
+    uint64_t turn; /* its process begins at this TURN: processes are forked before this one has threads (TSan) */
 } part;
+
+static void await_turn(const part *part) {
+    while (__atomic_load_n(&part->fixture->progress[TURN], __ATOMIC_ACQUIRE) < part->turn) usleep(1000);
+}
+
+static void take_turn(ps_fixture *fixture, uint64_t turn) {
+    __atomic_store_n(&fixture->progress[TURN], turn, __ATOMIC_RELEASE);
+}
 
 static mr_status step(const model *model) {
     uint32_t lengths[KEYS];
@@ -111,6 +122,7 @@ static int work(void *argument) {
     mr_ps *ps;
     model model;
     fill();
+    await_turn(part);
     TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
     TEST_CHILD_CHECK(create(part->fixture, ps, &model) == MR_OK);
     mr_status status = train(part, ps, &model);
@@ -125,6 +137,12 @@ static int work(void *argument) {
 static void start(ps_fixture *fixture, uint32_t rank, uint64_t steps, bool leaves) {
     part part = {.fixture = fixture, .rank = rank, .steps = steps, .leaves = leaves};
     fixture->worker[rank] = test_child_start(work, &part);
+}
+
+/* A process that waits for its turn. */
+static pid_t prepare(ps_fixture *fixture, uint32_t rank, uint64_t steps) {
+    part part = {.fixture = fixture, .rank = rank, .steps = steps, .turn = 1};
+    return test_child_start(work, &part);
 }
 
 static void await_rank(ps_fixture *fixture, uint32_t rank) {
@@ -308,6 +326,7 @@ static int die_in_a_step(void *argument) {
     model model;
     uint64_t number;
     fill();
+    await_turn(part);
     TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
     TEST_CHILD_CHECK(create(part->fixture, ps, &model) == MR_OK);
     TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &number) == MR_OK);
@@ -322,10 +341,17 @@ static void a_reader_waits_for_no_rank(void **state) {
     begin(&fixture);
     start(&fixture, 0, 3, false);
     await_rank(&fixture, 0);
+    enum { DEATHS = 6 };
+    part parts[DEATHS];
+    pid_t children[DEATHS];
+    for (uint64_t i = 0; i < DEATHS; i++) {
+        parts[i] = (part){.fixture = &fixture, .steps = i % 2, .turn = i + 1};
+        children[i] = test_child_start(die_in_a_step, &parts[i]);
+    }
     reader reader = join(&fixture);
-    for (uint64_t i = 0; i < 6; i++) {
-        part part = {.fixture = &fixture, .steps = i % 2};
-        assert_int_equal(test_child_run(die_in_a_step, &part, PATIENCE_MS), -SIGKILL);
+    for (uint64_t i = 0; i < DEATHS; i++) {
+        take_turn(&fixture, i + 1);
+        assert_int_equal(test_child_wait(children[i], PATIENCE_MS), -SIGKILL);
         fixture.killed++;
         for (int k = 0; k < KINDS; k++) assert_true(pulls[k](&reader) >= 3);
     }
@@ -338,10 +364,10 @@ static void nobody_waits_for_a_reader(mr_ps_consistency consistency, bool mixed)
     ps_fixture fixture = {
         .servers = 2, .workers = 2, .slots = 4, .copies = 1, .readers = 1, .consistency = consistency, .mixed = mixed};
     begin(&fixture);
+    for (uint32_t i = 0; i < 2; i++) fixture.worker[i] = prepare(&fixture, i, 50);
     mr_ps *idle = ps_fixture_connect(&fixture, MR_PS_READER);
     assert_non_null(idle);
-    start(&fixture, 0, 50, false);
-    start(&fixture, 1, 50, false);
+    take_turn(&fixture, 1);
     await_rank(&fixture, 0);
     await_rank(&fixture, 1);
     mr_ps_close(idle);
@@ -541,13 +567,15 @@ static void a_loss_is_reported_in_bsp(void **state) {
     begin(&fixture);
     start(&fixture, 0, 3, false);
     await_rank(&fixture, 0);
+    pid_t next = prepare(&fixture, 0, 2);
     reader reader = join(&fixture);
     look_for(&reader, 3);
     start_again(&fixture);
     must_fail(pull_one(reader.model.rows, values), MR_STALE);
     must(pull_one(reader.model.rows, values));
     assert_true(values[0] == 0);
-    start(&fixture, 0, 2, false);
+    fixture.worker[0] = next;
+    take_turn(&fixture, 1);
     await_rank(&fixture, 0);
     look_for(&reader, 2);
     part_from(&reader);

@@ -1,5 +1,6 @@
 """create_parameter_server with an optimizer: sessions, requests and syncs, against a twin in NumPy; deaths."""
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -181,6 +182,26 @@ def test_a_killed_rank_changes_no_bit(ray):
                 ray.get(train_and_die.options(max_retries=0).remote(ps, 1, dies))
         assert_same(ray.get(train_and_die.remote(ps, 1, None)), twin(STEPS))
         assert_same(ray.get(stays)[0], twin(STEPS))
+
+
+def train_in_a_process(ps, rank, found):
+    weights = train(ps, rank)[0]
+    with pytest.raises(RuntimeError, match="need the runtime of the program that created it"):
+        ps.pull_weights.remote()
+    found.put(weights)
+
+
+def test_sessions_in_processes_without_a_runtime(ray):
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    with create_parameter_server(optimizer="sgd", lr=0.25, model=model(), num_workers=2) as ps:
+        processes = [context.Process(target=train_in_a_process, args=(ps, rank, found)) for rank in range(2)]
+        for process in processes:
+            process.start()
+        for _ in processes:
+            assert_same(found.get(timeout=60), twin(STEPS))
+        for process in processes:
+            process.join(60)
 
 
 # ---- Requests.
@@ -388,8 +409,9 @@ def test_wrong_calls_are_refused(ray):
                 session.push_gradients({"layer.bias": np.ones(3)})
         with pytest.raises(RuntimeError, match="closed"):
             session.begin()
-    with create_parameter_server(optimizer="sgd", lr=1, num_workers=2, model=model()) as ps:
+    with create_parameter_server(optimizer="sgd", lr=1, num_workers=2) as ps:
         session = ps.session(1, timeout=1.5)
+        session.push_weights(model())
         with pytest.raises(PsTimeoutError, match="rank 0"):
             session.begin()
         session.close()

@@ -18,7 +18,7 @@ from miniray.ps._model_session import MODEL, Session
 from miniray.ps.strategies import AverageStrategy
 
 _STATE = MODEL + ".state"
-_VERSION, _ABOUT = 1, 2  # keys of that table (src/train/model_session.c)
+_READY, _VERSION, _ABOUT = 0, 1, 2  # keys of that table (src/train/model_session.c)
 _SYNCS = MODEL + ".syncs"  # by the time at which they were requested: the number of their step, plus one
 _SYNCS_MOST = 4096  # in a slot
 _LOOKS = 5  # how often a pull is repeated for weights of one version
@@ -49,14 +49,10 @@ class Requests:
     # ---- Reading.
 
     def _tables(self):
-        """The tables of the model and its state, of a reader; None: the model has no weights yet."""
+        """As tables_of."""
         if self.reader is None:
             self.reader = connect(self.address, reader=True, timeout=self.timeout)
-        try:
-            state = self.reader.table(_STATE)
-            return (self.reader.table(MODEL), state) if int(state.pull([0], [1])[0][0]) != 0 else None
-        except errors.TableNotFoundError:
-            return None
+        return tables_of(self.reader)
 
     def _about(self, state):
         if self.form is None:
@@ -73,8 +69,7 @@ class Requests:
         than `if_newer`, or if there are none yet."""
         tables = self._tables()
         if tables is None:
-            initial = None if self.plan.initial is None or if_newer is not None else self.form.tree(_core.get(self.plan.initial))
-            return 0, initial
+            return 0, None
         model, state = tables
         form, version = self._about(state), self._version(state)
         if if_newer is not None and version <= if_newer:
@@ -223,6 +218,15 @@ class Requests:
         return {"version": version, "num_syncs": version, "strategy": self.plan.table["optimizer"], "initialized": initialized,
                 "bytes": 0 if self.form is None else self.form.bytes, **sums, "servers": servers, "gather_s": gather,
                 "aggregate_s": step, "scatter_s": scatter, "last_error": self.last_error}
+
+
+def tables_of(reader):
+    """The tables of the model and its state, by a reader's connection; None: the model has no weights yet."""
+    try:
+        state = reader.table(_STATE)
+        return (reader.table(MODEL), state) if int(state.pull([_READY], [1])[0][0]) != 0 else None
+    except errors.TableNotFoundError:
+        return None
 
 
 def _mean(form, gradients):

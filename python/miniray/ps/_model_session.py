@@ -25,7 +25,6 @@ class Plan(NamedTuple):
 
     table: dict[str, Any]  # options of the table
     form: Form | None = None  # None: the ranks give the model
-    initial: Any = None  # reference to the first weights, a list in the order of the form; None: the ranks give them
     buffers: tuple[str, ...] = ()
 
 
@@ -115,8 +114,6 @@ class Session:
             raise RuntimeError(f"rank {self.rank} does not know the model: call session.push_weights(model) first, or pass "
                                "model= to create_parameter_server")
         form, weights = self.form, self._weights
-        if weights is None and self.rank == 0 and self._plan.initial is not None:
-            weights = _core.get(self._plan.initial)
         memories = [None] * len(form.entries) if weights is None else [
             _first_memory(entry, array) for entry, array in zip(form.entries, weights)]
         self.connection._leaves_steps()
@@ -240,7 +237,7 @@ class Session:
 
 
 def _first_memory(entry, array):
-    """Writable memory with the first weights: arrays of the store are read-only."""
+    """Writable memory with the first weights."""
     memory, made = _model_form.empty(entry, is_torch(array))
     _model_form.copy_to(made, array)
     return memory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import os
 
 from miniray import _core
@@ -15,6 +17,7 @@ from miniray.ps._model_session import Plan, Session
 from miniray.ps.parameter_server import ParameterServer, checked_workers, method
 
 _READERS = 2  # the actor of the handle, and its successor while the first one's place is not free yet
+_CONNECTS = 16  # at the same time
 _CALLS_MOST = 100_000  # that wait for ranks at the same time
 _deployments: dict[str, Deployment] = {}  # those that this process has started, by their addresses
 
@@ -38,7 +41,22 @@ class OptimizerServer(ParameterServer):
         return f"ParameterServer({self._plan.table['optimizer']}, {self.deployment.address})"
 
     def __reduce__(self):
-        return _handle, (self._actor, self.deployment, self._plan, self._owner, self._ranks)
+        return _handle, (_Pickled(self._actor), self.deployment, self._plan, self._owner, self._ranks)
+
+    def __eq__(self, other):
+        return isinstance(other, OptimizerServer) and self.deployment.address == other.deployment.address
+
+    def __hash__(self):
+        return hash(self.deployment.address)
+
+    def _method(self, name, **options):
+        return super()._method(name, **options) if self._usable() else None
+
+    def _usable(self):
+        if self._actor is None:
+            raise RuntimeError("requests of a parameter server need the runtime of the program that created it, and this process "
+                               f"({os.getpid()}) is none of its workers: use ps.session(rank)")
+        return True
 
     def __enter__(self) -> OptimizerServer:
         return self
@@ -75,6 +93,7 @@ class OptimizerServer(ParameterServer):
         to all of them: get_gradients() and set_weights() of each; the version. With `on_dead="skip"` dead workers are left
         out."""
         workers = checked_workers(workers, on_dead)
+        self._usable()
         for number, worker in enumerate(workers):
             for name in ("get_gradients", "set_weights"):
                 if not hasattr(worker, name):
@@ -96,7 +115,7 @@ class OptimizerServer(ParameterServer):
     def pull_weights(self, if_newer=None):
         """The weights, a dict or a list like the model; None if there are none yet, or no newer ones than the version
         `if_newer`."""
-        return _core.model_pull(self._actor) if if_newer is None else self._method("pull_weights").remote(None, if_newer)
+        return _core.model_pull(self._actor) if if_newer is None and self._usable() else self._method("pull_weights").remote(None, if_newer)
 
     @method
     def push_weights(self, weights):
@@ -122,13 +141,38 @@ def _handle(actor, deployment, plan, owner, ranks):
     return made
 
 
-def _set_weights(address, plan, timeout):
-    """Sets the first weights as rank 0 does, so that any rank may begin. In BSP all ranks begin together."""
-    session = Session(connect(address, 0, timeout=timeout), plan)
+class _Pickled:
+    """The actor of a handle, as it is pickled: None where there is no runtime."""
+
+    def __init__(self, actor):
+        self.actor = actor
+
+    def __reduce__(self):
+        return (_found, (None, ())) if self.actor is None else (_found, self.actor.__reduce__()[:2])
+
+
+def _found(function, args):
     try:
+        return None if function is None else function(*args)
+    except TypeError:
+        return None
+
+
+def _set_weights(address, plan, model, ranks, timeout):
+    """Sets the first weights, as the first processes of these ranks do: rank 0 sets them in the first step, which in BSP all
+    ranks end. A deployment that continues from a checkpoint has weights."""
+    with connect(address, reader=True, timeout=timeout) as reader:
+        if _model_requests.tables_of(reader) is not None:
+            return
+    with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(_CONNECTS) as pool:
+        for other in pool.map(lambda rank: connect(address, rank, timeout=timeout), range(1, ranks)):
+            stack.enter_context(contextlib.closing(other))
+            other.begin()
+            other.end()
+        session = Session(connect(address, 0, timeout=timeout), plan)
+        stack.enter_context(contextlib.closing(session))
+        session.push_weights(model)
         session.begin()
-    finally:
-        session.close()
 
 
 def start(actor_options, optimizer, *, lr=None, model=None, buffers=(), num_workers=None, consistency=None, num_servers=2,
@@ -142,15 +186,13 @@ def start(actor_options, optimizer, *, lr=None, model=None, buffers=(), num_work
     ranks = _optimizer_options.ranks_of(num_workers, kind)
     form = None if model is None else _model_form.form_of(model, buffers)
     _api.auto_init()
-    initial = None if model is None else _core.put([_weight_tree.plain(each)
-                                                    for each in _model_form.arrays_of(form, model, "the model")])
     deployment = _deployment.start(
         num_servers, min(2, num_servers) if replicas is None else replicas, ranks, kind,
         _optimizer_options.slots_for(None if form is None else form.bytes, num_servers), checkpoint_dir, checkpoint_every,
         readers=_READERS, actors=True)
-    plan = Plan(table, form, initial, tuple(buffers))
-    if initial is not None and kind != "bsp":
-        _set_weights(deployment.address, plan, timeout)
+    plan = Plan(table, form, tuple(buffers))
+    if model is not None:
+        _set_weights(deployment.address, plan, model, ranks if kind == "bsp" else 1, timeout)
     options = {"max_restarts": -1, "max_task_retries": -1, "num_cpus": 0, "max_concurrency": _CALLS_MOST, **actor_options}
     actor = remote(_model_requests.Requests).options(**options).remote(deployment.address, plan, ranks, kind == "bsp", timeout)
     _deployments[deployment.address] = deployment

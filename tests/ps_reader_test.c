@@ -20,8 +20,8 @@
 #include "tests/support/test_child.h"
 
 enum { KEYS = 200, DIM = 3, LENGTH = 5, BLOCK = 5000, ITEMS = 12 * BLOCK, PATIENCE_MS = 60000, APP = 3 };
-/* STOP, TURN: indices, in the memory that is shared with the ranks, of the order to end, and of the number of the rank's
- * process that may begin */
+/* STOP, TURN: indices, in the memory that is shared with the ranks, of the order to end, and of the number of the
+ * rank's process that may begin */
 enum { STOP = 2, TURN = 3, PULLS = 60 };
 
 typedef struct model {

@@ -57,7 +57,7 @@ static void a_failed_connection_reports_the_cause(void **state) {
     mr_ps_cluster_map *map = NULL;
     uint64_t checkpoint;
     assert_int_equal(mr_ps_connect("nowhere", 0, 0, &ps), MR_INVALID);
-    assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", -2, 0, &ps), MR_INVALID);
+    assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", MR_PS_READER - 1, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, 0, &ps), MR_TIMEOUT);
     assert_true(ps_fixture_init(&fixture));
     assert_int_equal(mr_ps_connect(fixture.address, 0, SHORT_US, &ps), MR_TIMEOUT);

@@ -58,7 +58,7 @@ struct mr_model_session {
     int64_t *about;                /* owned, as the vector of ABOUT; NULL: none */
     uint32_t about_items;
     bool joined, open;
-    bool has_pushed; /* in the open step, whose push failed in the middle */
+    bool has_pushed; /* the open step has pushes: the first weights, or a push that failed in the middle */
     bool waits;      /* until rank 0 has set the weights: the step for them is ended */
     bool pulling;    /* all pulls of a call are under way */
     bool rounds;
@@ -82,7 +82,8 @@ static int64_t left_us(const mr_model_session *session) {
 
 /* MR_STALE: the state of the servers is another one; the session joins again. */
 static mr_status noted(mr_model_session *session, mr_status status) {
-    if (status == MR_STALE) session->joined = session->open = session->pulling = session->waits = false;
+    if (status == MR_STALE)
+        session->joined = session->open = session->pulling = session->waits = session->has_pushed = false;
     return status;
 }
 
@@ -185,9 +186,13 @@ static mr_status set_all(mr_model_session *session) {
             return error_set(MR_DENIED,
                              "model '%s' has no weights yet, and rank 0 has no memory with weights of tensor %zu",
                              session->name, i);
-    for (size_t i = 0; i < session->count; i++)
-        if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true, 0));
-    if (session->about != NULL) MR_TRY(push_vector(session, ABOUT, session->about, session->about_items, true));
+    if (!session->has_pushed) {
+        MR_TRY(settle(session));
+        for (size_t i = 0; i < session->count; i++)
+            if (session->tensors[i].items != 0) MR_TRY(push_tensor(session, i, session->tensors[i].data, true, 0));
+        if (session->about != NULL) MR_TRY(push_vector(session, ABOUT, session->about, session->about_items, true));
+        session->has_pushed = true; /* a call that continues does not push them again */
+    }
     if (!session->rounds) MR_TRY(settle(session));
     return push_counter(session, READY, ready_here(session), true);
 }

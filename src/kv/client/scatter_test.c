@@ -274,7 +274,7 @@ static void abandoned_requests_are_not_sent(void **state) {
     assert_int_equal(scatter_take(&part, &answer), MR_OK);
     answer.op = PAYLOAD_SAME;
     assert_int_equal(scatter_take(&part, &answer), MR_OK);
-    assert_true(to == 9 && version == 3 && changed == 0);
+    assert_true(to == 9 && version == 0 && changed == 0); /* the next conditional pull sends all values */
     payload_fini(&writer);
 }
 
